@@ -28,7 +28,7 @@ def key_of(entry: Entry) -> str:
 
 
 def delta_of(entry: Entry, by: int) -> Delta:
-    """A change of the counter by an amount, and of its cells."""
+    """Return a change of an entry's counter and cells by an amount."""
     if isinstance(entry, str):
         return Delta(entry, by)
     key, cells = entry
@@ -36,7 +36,7 @@ def delta_of(entry: Entry, by: int) -> Delta:
 
 
 def deltas_in(entries: Entries) -> tuple[Delta, ...]:
-    """One delta for each counter, always in the same order; none for sums of zero."""
+    """Return a delta for each counter, always in the same order; none for sums of zero."""
     sums: dict[tuple[str, Cell | None], int] = {}
     for entry, by in entries.items():
         key = key_of(entry)
@@ -47,13 +47,13 @@ def deltas_in(entries: Entries) -> tuple[Delta, ...]:
 
 
 class Page:
-    """A part of what was merged, which lands in one step.
+    """A part of the merged increments, which is counted in one step.
 
     Attributes:
         entries: how much is added.
-        incarnation: the history that it is in: of one process.
-        number: its place there. Later pages have higher numbers.
-        made: when its file was made; None where it is in memory alone.
+        incarnation: its history, which is of one process.
+        number: its number there. Later pages have higher numbers.
+        made: when its file was made; None if it is in memory alone.
         id: that of its message, if it is published; empty before it is sent for the first time.
         sent: whether it was sent, and may be counted: from then on it has one id.
         landed: whether it is known to be counted.
@@ -80,16 +80,16 @@ class Page:
 
     @property
     def name(self) -> str:
-        """Its name in incidents."""
+        """Return its name in incidents."""
         return f"{self.incarnation} {self.number}"
 
 
 class Lander:
-    """Lands pages of counters of one recipe in one database.
+    """Counts pages of one recipe's counters in one database, or sends them there.
 
     Attributes:
         using: the database.
-        size: how many entries a page has, about.
+        size: about how many entries a page has.
     """
 
     size: ClassVar[int]
@@ -100,10 +100,10 @@ class Lander:
         self.begin()
 
     def begin(self) -> None:
-        """Have landed nothing: in a new process, and after all was forgotten."""
+        """Begin a new history: in a new process, and after everything was dropped."""
 
     def land(self, page: Page) -> None:
-        """Count a page, unless it was counted. Those of one history come in their order.
+        """Count a page, unless it was counted. The pages of a history come in their order.
 
         Raises:
             OutcomeUnknown: land the same page again.
@@ -112,17 +112,17 @@ class Lander:
         raise NotImplementedError
 
     def has_landed(self, page: Page) -> bool:
-        """Whether a page was counted, as far as that is committed by now."""
+        """Return whether a page was counted, and that is committed."""
         raise NotImplementedError
 
     def apply(self, delta: Delta) -> None:
-        """Count what is in no page."""
+        """Count a change that is in no page."""
         applied(self._strategy(), Batch((delta,)), self.using)
 
     def _strategy(self) -> Strategy:
         return registry.strategy(self._recipe, NAMED, self.using)
 
     def _position(self, incarnation: str) -> str:
-        """How far a history is; empty if nothing of it is counted, or that is forgotten."""
+        """Return the position of a history; empty if none is known."""
         found = registry.positions(self.using).among(SOURCE, [incarnation])
         return found[incarnation].position if found else ""

@@ -18,7 +18,7 @@ from django.db import connections, transaction
 from django_counters import clock
 from django_counters.contrib import buffers, holds
 from django_counters.contrib.buffers import pages
-from django_counters.contrib.buffers.buffer import Waiting
+from django_counters.contrib.buffers.buffer import Backlog
 from django_counters.contrib.buffers.counting import BUFFERED
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.holds.errors import UnsupportedHold
@@ -467,7 +467,7 @@ def test_the_doctor_and_metrics_tell_what_waits(inner: str) -> None:
     assert (amount.labels, amount.value) == (("default", inner), 5)
     assert age.value > 0
     buffers.flush()
-    assert {waits for _, waits in present.waiting("default")} == {Waiting(0, 0, 0.0)}
+    assert {waits for _, waits in present.waiting("default")} == {Backlog(0, 0, 0.0)}
 
 
 @pytest.mark.rare

@@ -15,7 +15,7 @@ from django_counters.contrib import buffers
 from django_counters.contrib.buffers import buffer as module
 from django_counters.contrib.buffers import pages
 from django_counters.contrib.buffers.buffer import Buffer
-from django_counters.contrib.buffers.pages import Place
+from django_counters.contrib.buffers.pages import Serial
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.buffers.process import end
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
@@ -79,8 +79,8 @@ def test_a_lost_answer_then_an_outage(lander: Any, monkeypatch: Any) -> None:
 def test_a_page_whose_history_is_forgotten_is_put_aside() -> None:
     """It was sent so long ago that nobody knows any more whether it was counted."""
     found = buffer_of("hits:home")
-    old = Place(mint(clock.utc() - timedelta(days=29)).hex, 1)
-    found.interval = replace(found.interval, place=old)
+    old = Serial(mint(clock.utc() - timedelta(days=29)).hex, 1)
+    found.interval = replace(found.interval, serial=old)
     buffers.flush()
     assert landed() == 0
     (incident,) = CounterIncident.objects.all()

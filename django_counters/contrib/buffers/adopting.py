@@ -1,4 +1,4 @@
-"""Lands the files of buffers whose processes have ended. Any number of processes may, at once."""
+"""Flushes the files of ended processes. Any number of processes can do so concurrently."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from typing import NamedTuple
 from django.db import connections
 
 from django_counters.conf import strategies
-from django_counters.contrib.buffers.files import Foreign, Found, Origin, Unreadable, entered, read
-from django_counters.contrib.buffers.pages import InDatabase, Place, Sealed
+from django_counters.contrib.buffers.files import (
+    FileContents,
+    Foreign,
+    Origin,
+    Unreadable,
+    entered,
+    read,
+)
+from django_counters.contrib.buffers.pages import InDatabase, Sealed, Serial
 from django_counters.registry import registry
 from django_counters.stores.sql.identity import part_of
 from django_counters.strategies.declaring import Recipe
@@ -27,12 +34,12 @@ _HOME, _FILE, _HIDDEN = (
 
 
 class Adopted(NamedTuple):
-    """What became of files.
+    """The result of an adoption.
 
     Attributes:
-        files: how many were landed and removed.
-        strange: those that cannot be landed here, and why. They are left as they are.
-        failed: those that could not be landed yet, and why.
+        files: how many were flushed and removed.
+        strange: files that can't be flushed here, and why. They are left alone.
+        failed: files that couldn't be flushed yet, and why.
     """
 
     files: int
@@ -40,36 +47,36 @@ class Adopted(NamedTuple):
     failed: dict[str, str]
 
 
-class Left(NamedTuple):
-    """A file of a process that has ended, or what stands in its place.
+class LeftFile(NamedTuple):
+    """A file of an ended process, or something else at its path.
 
     Attributes:
         path: where it is.
-        found: its contents; None where that cannot be read.
-        problem: why it cannot be landed here; empty where it can.
-        bars: whether those that come later in the same directory have to wait for it.
+        found: its contents; None if they can't be read.
+        problem: why it can't be flushed here; empty if it can.
+        bars: whether later files in the same directory must wait for it.
     """
 
     path: Path
-    found: Found | None
+    found: FileContents | None
     problem: str = ""
     bars: bool = False
 
 
 def directories() -> list[str]:
-    """The directories that namespaces declare."""
+    """Return the directories that namespaces declare."""
     declared = (policy.options.get("buffer") for policy in registry.policies().values())
     return sorted({one["directory"] for one in declared if one and one.get("directory")})
 
 
 def adopt(using: str | None = None) -> Adopted:
-    """Land the files of processes that have ended, each of them once, and remove them.
+    """Flush the files of ended processes, each once, and remove them.
 
-    Of those of one process the lower numbers come first. What cannot be landed yet is landed by the
-    next one who tries.
+    The files of a process are flushed in the order of their numbers. Call it again for files that
+    failed.
 
     Args:
-        using: files of other databases are left alone; None: of none.
+        using: the database; None for all.
     """
     report = Adopted(0, {}, {})
     for home, files in _abandoned():
@@ -79,8 +86,8 @@ def adopt(using: str | None = None) -> Adopted:
     return report
 
 
-def left(using: str) -> Iterator[Left]:
-    """What processes that have ended have left for one database, or for none that is known."""
+def left(using: str) -> Iterator[LeftFile]:
+    """Yield the files that ended processes left for a database, or for an unknown one."""
     for _, files in _abandoned():
         for one in files:
             if one.found is None or one.problem or one.found.head.origin.using == using:
@@ -88,10 +95,10 @@ def left(using: str) -> Iterator[Left]:
 
 
 def _homes(root: str) -> list[Path]:
-    """The directories of buffers; none where there is no such directory.
+    """Return the directories of buffers; none if the root is missing.
 
     Raises:
-        OSError: no process may look there, or it is no directory.
+        OSError: it can't be listed, or isn't a directory.
     """
     with suppress(FileNotFoundError):
         # The names begin with a time.
@@ -99,22 +106,22 @@ def _homes(root: str) -> list[Path]:
     return []
 
 
-def _abandoned() -> Iterator[tuple[Path | None, list[Left]]]:
-    """Each directory whose process has ended, and its files: no other process has it meanwhile.
+def _abandoned() -> Iterator[tuple[Path | None, list[LeftFile]]]:
+    """Yield each directory of an ended process, and its files. It is locked meanwhile.
 
-    None, and the text in its place: a directory that cannot be opened.
+    For a directory that can't be opened, yield None and its problem.
     """
     for root in directories():
         try:
             homes = _homes(root)
         except OSError as problem:
-            yield None, [Left(Path(root), None, str(problem))]
+            yield None, [LeftFile(Path(root), None, str(problem))]
             continue
         for home in homes:
             yield from _abandoned_one(home)
 
 
-def _abandoned_one(home: Path) -> Iterator[tuple[Path | None, list[Left]]]:
+def _abandoned_one(home: Path) -> Iterator[tuple[Path | None, list[LeftFile]]]:
     try:
         with entered(home) as is_ours:
             if is_ours:
@@ -122,7 +129,7 @@ def _abandoned_one(home: Path) -> Iterator[tuple[Path | None, list[Left]]]:
     except OSError as problem:
         # It was removed just now, or it is not known whether another user's process still lives.
         if not isinstance(problem, FileNotFoundError) and _is_own(home):
-            yield None, [Left(home, None, str(problem))]
+            yield None, [LeftFile(home, None, str(problem))]
 
 
 def _is_own(path: Path) -> bool:
@@ -132,7 +139,7 @@ def _is_own(path: Path) -> bool:
         return False
 
 
-def _adopt_files(files: list[Left], using: str | None, report: Adopted) -> Adopted:
+def _adopt_files(files: list[LeftFile], using: str | None, report: Adopted) -> Adopted:
     landed = report.files
     for one in files:
         if one.found is None or one.problem:
@@ -153,21 +160,21 @@ def _adopt_files(files: list[Left], using: str | None, report: Adopted) -> Adopt
     return report._replace(files=landed)
 
 
-def _files(home: Path) -> Iterator[Left]:
+def _files(home: Path) -> Iterator[LeftFile]:
     names = sorted(filter(_FILE.fullmatch, os.listdir(home)), key=int)
     for path in (home / name for name in names):
         try:
             found = read(path)
-            yield Left(path, found, _stranger(found.head.origin), bars=True)
+            yield LeftFile(path, found, _stranger(found.head.origin), bars=True)
         except (Foreign, FileNotFoundError) as problem:
             # No process will ever land it, so no process has to wait for it.
-            yield Left(path, None, str(problem))
+            yield LeftFile(path, None, str(problem))
         except (Unreadable, OSError) as problem:
-            yield Left(path, None, str(problem), bars=True)
+            yield LeftFile(path, None, str(problem), bars=True)
 
 
 def _stranger(origin: Origin) -> str:
-    """Why what is of this origin cannot be landed here; empty where it can."""
+    """Return why a file of this origin can't be flushed here; empty if it can."""
     if origin.using not in connections:
         return f"it is of a database {origin.using!r}, which is not declared"
     if origin.part != part_of(origin.using):
@@ -188,17 +195,17 @@ def _recipe(origin: Origin) -> Recipe:
     return declared.but(**origin.options)
 
 
-def _land(found: Found) -> None:
-    """Land it as its process would have: in the same pages, under the same numbers."""
+def _land(found: FileContents) -> None:
+    """Flush a file as its process would have: in the same pages, under the same numbers."""
     head = found.head
     lander = InDatabase(_recipe(head.origin), head.origin.using)
-    place = Place(head.incarnation, head.number, head.made)
-    for page in Sealed(found.entries, place, lander.size):
+    serial = Serial(head.incarnation, head.number, head.made)
+    for page in Sealed(found.entries, serial, lander.size):
         lander.land(page)
 
 
 def _tidy(home: Path) -> None:
-    """Remove what was not begun, and the directory if nothing is left in it."""
+    """Remove unfinished files, and the directory if it is empty then."""
     with suppress(OSError):
         for name in os.listdir(home):
             if _HIDDEN.fullmatch(name):

@@ -1,4 +1,4 @@
-"""A buffer: increments of one process, merged by counter, until they are landed."""
+"""A buffer: the increments of one process, merged by counter until they are flushed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.db import Error
 from django_counters import clock
 from django_counters.contrib.buffers.files import HIGH, LOW, File, Files
 from django_counters.contrib.buffers.options import Buffering
-from django_counters.contrib.buffers.pages import Place, Sealed, entry_of
+from django_counters.contrib.buffers.pages import Sealed, Serial, entry_of
 from django_counters.contrib.buffers.threads import in_event_loop, lets_wait
 from django_counters.exceptions import CounterError, OutcomeUnknown
 from django_counters.stores.sql.batches import record_unsent
@@ -34,18 +34,18 @@ FAILED = (CounterError, Busy, Error, RuntimeError)
 # Its attributes are read for each increment: those of a tuple take longer.
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """Increments that are sealed together, so that they have one place in the history.
+    """Increments that are sealed together, under one serial number.
 
     Attributes:
-        place: that place. Nothing that is begun later has a lower number.
-        file: the file with a copy of the entries; None where they are in memory alone.
-        cells: the words of the file; None where there is none.
-        entries: how much came of each counter.
-        cell_of: which of the words is the amount of an entry.
-        since: since when it takes something.
+        serial: that number. Later intervals have higher numbers.
+        file: the file with a copy of the entries; None if they are in memory alone.
+        cells: the words of the file; None without a file.
+        entries: the amount of each counter.
+        cell_of: the index of the word with an entry's amount.
+        since: when it was begun, by the monotonic clock.
     """
 
-    place: Place
+    serial: Serial
     file: File | None = None
     cells: memoryview[int] | None = None
     entries: Entries = field(default_factory=dict)
@@ -53,34 +53,34 @@ class Interval:
     since: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def begun(cls, place: Place, file: File | None) -> Interval:
-        """An empty one, with a file or without."""
+    def begun(cls, serial: Serial, file: File | None) -> Interval:
+        """Return an empty interval, with or without a file."""
         if file is None:
-            return cls(place)
-        return cls(place._replace(made=file.head.made), file, file.cells)
+            return cls(serial)
+        return cls(serial._replace(made=file.head.made), file, file.cells)
 
     def has_room(self, most: int) -> bool:
-        """Whether one more entry may come, where there may be so many."""
+        """Return whether it can keep another entry, if ``most`` are allowed."""
         return len(self.entries) < most and not (self.file and self.file.is_full)
 
     @property
     def is_kept(self) -> bool:
-        """Whether all of it is in a file."""
+        """Return whether all of it is in a file."""
         return self.file is not None or not self.entries
 
 
 #: The state before the first increment. Nothing is ever added to it.
-NOTHING = Interval(Place("", 0))
+NOTHING = Interval(Serial("", 0))
 
 
-class Held(NamedTuple):
-    """The state of one counter in a buffer.
+class PendingAmount(NamedTuple):
+    """The pending amount of one counter in a buffer.
 
     Attributes:
-        amount: how much was not sent.
-        sent: how much is in each page that may be counted by now.
-        marks: where all of it is. While each of these stands, none of it was sent or landed.
-        kept: the objects of the marks: no other thing takes its place in memory.
+        amount: the amount that wasn't sent.
+        sent: the amount in each page that may be counted already.
+        marks: where the amounts are. If all of them are unchanged, nothing was sent or flushed.
+        kept: the objects of the marks. They are kept so that no other object gets their id.
     """
 
     amount: int
@@ -89,8 +89,8 @@ class Held(NamedTuple):
     kept: tuple[object, ...]
 
 
-class Waiting(NamedTuple):
-    """How much a buffer has: of how many entries, up and down together, and for how long."""
+class Backlog(NamedTuple):
+    """What is pending in a buffer: entries, their absolute amount, and seconds since the first."""
 
     entries: int
     amount: int
@@ -102,7 +102,7 @@ _Part = tuple[Entries, Page | None, int]
 
 
 class _Here(threading.local):
-    """Whether this thread is landing a buffer."""
+    """Whether this thread is flushing a buffer."""
 
     lands = False
 
@@ -111,28 +111,28 @@ _here = _Here()
 
 
 def lands_here() -> bool:
-    """Whether this thread is landing a buffer: no other thread can until it goes on."""
+    """Return whether this thread is flushing a buffer. No other thread can, until it goes on."""
     return _here.lands
 
 
 class Buffer:
-    """Keeps increments in memory, and lands them in pages. A child of the process begins anew.
+    """Keeps increments in memory, and flushes them in pages. A forked child begins empty.
 
-    Increments go into one interval. To land, that is parted, and the next increment begins
-    another one. A page has one id from the first time on that it may have been counted, so it
-    counts once however often it is sent. Nothing is parted while something waits that was parted
-    before: so there are twice ``most`` entries at most, and in an event loop three times as many.
+    Increments are added to one interval. A flush parts that interval, and the next increment begins
+    another. A page keeps its id from the first time that it may have been counted, so it counts
+    once however often it is sent. Nothing is parted while a parted interval is pending. So there
+    are at most twice ``most`` entries, and in an event loop three times as many.
 
-    Nothing is called while ``lock`` is held, and no object is made that the garbage collector looks
-    after, an exception included: CPython runs signal handlers and finalizers there, and one that
-    counts would wait for the lock that its own thread has. An exception of a signal handler comes
-    between two calls, so changes that belong together happen under that lock.
+    While ``lock`` is held, nothing is called, and no object is made that the garbage collector
+    tracks, not even an exception: CPython runs signal handlers and finalizers there, and one that
+    counts would wait for the lock of its own thread. An exception of a signal handler comes between
+    two calls, so changes that belong together happen under that lock.
 
     Attributes:
-        lock: held by the thread that adds to the interval, or takes it away.
-        interval: what takes increments; `NOTHING` until the first one.
-        landing: held by the thread that lands.
-        closed: whether nothing is taken any more.
+        lock: held by the thread that adds to the interval or parts it.
+        interval: the interval that increments are added to; `NOTHING` before the first.
+        landing: held by the thread that flushes.
+        closed: whether it refuses increments.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Buffer:
         self.begin()
 
     def begin(self) -> None:
-        """Be empty. In a child: what its parent had is counted by the parent."""
+        """Drop everything: in a child, whose parent flushes its own increments."""
         if self.files is not None:
             self.files.begin()
         self.lock = threading.Lock()
@@ -162,8 +162,8 @@ class Buffer:
         # The interval that lands, and its pages once it has some.
         self._parted = NOTHING
         self._sealed: Sealed | None = None
-        # The place of the page that was begun last.
-        self._last = Place(mint(clock.utc()).hex, 0)
+        # The serial number of the interval that was begun last.
+        self._last = Serial(mint(clock.utc()).hex, 0)
         self._landed_at = clock.utc()
         self._not_before = 0.0
         self._failing = False
@@ -171,13 +171,13 @@ class Buffer:
 
     @property
     def entries(self) -> Entries:
-        """The increments that are not parted."""
+        """Return the increments that aren't parted."""
         return self.interval.entries
 
     def add(self, entry: Entry, by: int, rest: list[Delta] | None = None) -> bool:
-        """Keep an increment; False where there is no room.
+        """Keep an increment; return False if there is no room.
 
-        ``rest``: its last one is taken away in the moment in which the increment is kept.
+        ``rest``: its last item is removed in the moment in which the increment is kept.
         """
         with self.lock:
             interval = self.interval
@@ -195,16 +195,16 @@ class Buffer:
         return self._begin(entry, by, rest)
 
     def cell_of(self, entry: Entry) -> tuple[memoryview[int] | None, int]:
-        """The words of the file, and which of them is the amount of an entry; None: none is.
+        """Return the words of the file, and the index of an entry's amount; None without one.
 
-        A thread that keeps it adds to it as `add` does, as long as these are the present words.
+        A thread can add to that word as `add` does, as long as the interval has these words.
         """
         interval = self.interval
         cell = interval.cell_of.get(entry)
         return (None, 0) if cell is None else (interval.cells, cell)
 
     def _begin(self, entry: Entry, by: int, rest: list[Delta] | None) -> bool:
-        """Keep the first increment of an entry, under its name in the file if there is one."""
+        """Keep the first increment of an entry, also under its name in the file."""
         while self._has_room():
             interval = self._opened()
             # First, as a thread that is interrupted then has kept nothing that no thread would
@@ -222,7 +222,7 @@ class Buffer:
     def _put(
         self, entry: Entry, by: int, interval: Interval, cell: int, rest: list[Delta] | None
     ) -> bool:
-        """Keep it, unless another thread does, the interval was parted, or the end has come."""
+        """Keep it, unless another thread did, the interval was parted, or the buffer is closed."""
         with self.lock:
             if self.closed or interval is not self.interval or entry in interval.entries:
                 return False
@@ -235,46 +235,46 @@ class Buffer:
             return True
 
     def _opened(self) -> Interval:
-        """What takes increments, which a thread that is first begins."""
+        """Return the interval for increments. The first thread begins it."""
         while (found := self.interval) is NOTHING:
-            place = self._next()
-            file = self.files.made(place.incarnation, place.number) if self.files else None
-            fresh = Interval.begun(place, file)
+            serial = self._next()
+            file = self.files.made(serial.incarnation, serial.number) if self.files else None
+            fresh = Interval.begun(serial, file)
             # Numbers are in the order in which they are landed, so a thread that has the last one
             # wins.
             with self.lock:
-                wins = self.interval is NOTHING and self._last is place
+                wins = self.interval is NOTHING and self._last is serial
                 if wins:
                     self.interval = fresh
             if self.files and file and not wins:
                 self.files.forget(file)
         return found
 
-    def _next(self) -> Place:
-        """The next place in the history, which no other thread gets. See `STILL`."""
+    def _next(self) -> Serial:
+        """Return the next serial number, which no other thread gets. See `STILL`."""
         while True:
             last, now = self._last, clock.utc()
             is_still = self._parted is NOTHING and now >= self._landed_at + STILL
             fresh = mint(now).hex if is_still else last.incarnation
-            place = Place(fresh, 1 if is_still else last.number + 1)
+            serial = Serial(fresh, 1 if is_still else last.number + 1)
             with self.lock:
                 is_mine = self._last is last
                 if is_mine:
                     if is_still:
-                        # First: a thread that sees the new place begins no other history.
+                        # First: a thread that sees the new number begins no other history.
                         self._landed_at = now
-                    self._last = place
+                    self._last = serial
             if is_mine:
-                return place
+                return serial
 
     def _has_room(self) -> bool:
-        """Whether one more entry may wait. A thread that finds no room makes some."""
+        """Return whether another entry can be kept, after making room if there is none."""
         if self.closed:
             return False
         return self.interval.has_room(self.buffering.most) or self._make_room()
 
     def _make_room(self) -> bool:
-        """Land what is there, unless that has just failed; whether one more entry may wait now."""
+        """Flush, unless that has just failed; return whether another entry can be kept now."""
         most = self.buffering.most
         if in_event_loop() or _here.lands or interrupts_statement(self.lander.using):
             # Others would wait for us: those of the loop, a thread that lands what we wait for, or
@@ -285,12 +285,12 @@ class Buffer:
         return self.interval.has_room(most)
 
     def put(self, sums: Sums[Hashable]) -> None:
-        """Keep what was committed; what there is no room for is counted at once.
+        """Keep committed increments; count those at once that have no room.
 
-        A thread that is interrupted goes on first: no other thread knows of it.
+        An interrupted thread finishes this first, because no other thread knows the increments.
 
         Raises:
-            Error, CounterError: some of it could not be counted, and is in incidents.
+            Error, CounterError: some couldn't be counted, and are incidents.
         """
         failed: BaseException | None = None
         rest = list(deltas_of(sums))[::-1]
@@ -328,9 +328,9 @@ class Buffer:
             del rest[-1]
 
     def land_due(self) -> None:
-        """Land what is due. Where that fails it is due again after a while; the log tells of it.
+        """Flush what is due. If that fails, it is logged, and due again later.
 
-        After any error, waiting increments still wait.
+        After any error, the increments are still pending.
         """
         if self._is_due():
             with self.landing:
@@ -357,12 +357,12 @@ class Buffer:
             self._failing = True
 
     def flush(self) -> int:
-        """Land all that was there when it began; how many entries that were.
+        """Flush everything that was kept before the call; return the number of entries.
 
-        Of a thread that is landing something, nothing: a thread that hears of a landing counts.
+        Within a flush, such as in a receiver of its signal, it flushes nothing.
 
         Raises:
-            Busy, CounterError: it still waits, and is landed by the next one.
+            Busy, CounterError: the increments are still pending. The next flush sends them.
         """
         if _here.lands:
             return 0
@@ -379,12 +379,12 @@ class Buffer:
         return landed
 
     def _land_parted(self) -> int:
-        """Land what was parted, by the thread that it was. Readers see it all the time."""
+        """Flush the parted interval. Readers see it until it is counted."""
         parted, lander = self._parted, self.lander
         if parted is NOTHING:
             return 0
         if self._sealed is None:
-            self._sealed = Sealed(parted.entries, parted.place, lander.size)
+            self._sealed = Sealed(parted.entries, parted.serial, lander.size)
         landed = 0
         for page in self._sealed:
             self._land(page)
@@ -413,24 +413,24 @@ class Buffer:
 
     @property
     def is_kept(self) -> bool:
-        """Whether all that waits is in files."""
+        """Return whether everything pending is in files."""
         return self.interval.is_kept and self._parted.is_kept
 
     def leave(self) -> None:
-        """Let go of the files: what could not be landed is landed by another process."""
+        """Release the files: another process flushes the rest of them."""
         if self.files is not None:
             self.files.leave()
 
     def due(self) -> float | None:
-        """When what waits is to be landed; None where nothing does."""
+        """Return when the next flush is due, by the monotonic clock; None if nothing is pending."""
         oldest = self.interval if self._parted is NOTHING else self._parted
         if oldest is NOTHING:
             return None
         full = not self.interval.has_room(self.buffering.most)
         return max(oldest.since + (0.0 if full else self.buffering.seconds), self._not_before)
 
-    def held(self, keys: Collection[str]) -> Mapping[str, Held]:
-        """The pending amount of counters; nothing of those of which nothing waits."""
+    def held(self, keys: Collection[str]) -> Mapping[str, PendingAmount]:
+        """Return the pending amount of each counter that has one."""
         found: dict[str, list[_Part]] = {}
         for entries, sealed in self._layers():
             for entry, by in self._of(entries, keys):
@@ -439,15 +439,15 @@ class Buffer:
                     found.setdefault(key_of(entry), []).append((entries, page, by))
         return {key: _held(parts) for key, parts in found.items()}
 
-    def waiting(self) -> Waiting:
-        """How much waits."""
+    def waiting(self) -> Backlog:
+        """Return what is pending."""
         oldest = self.interval if self._parted is NOTHING else self._parted
         amounts = [by for _, by, _ in self._rest()]
         age = time.monotonic() - oldest.since if amounts else 0.0
-        return Waiting(len(amounts), sum(map(abs, amounts)), age)
+        return Backlog(len(amounts), sum(map(abs, amounts)), age)
 
     def amounts(self, *, sent: bool | None = None) -> dict[str, int]:
-        """How much waits of each counter: all, or what was ``sent`` and may be counted, or not."""
+        """Return the pending amounts by counter: all, or only those that were ``sent`` or not."""
         found: dict[str, int] = {}
         for entry, by, is_sent in self._rest():
             if sent in (None, is_sent):
@@ -463,22 +463,21 @@ class Buffer:
         ]
 
     def _layers(self) -> Iterator[tuple[Entries, Sealed | None]]:
-        """All that waits: the open interval and the parted ones, with their pages if there are
-        some."""
+        """Yield everything pending: the open interval, and the parted one with its pages."""
         with self.lock:
             interval, parted, sealed = self.interval, self._parted, self._sealed
         yield interval.entries, None
         yield parted.entries, sealed
 
     def _of(self, entries: Entries, keys: Collection[str]) -> list[tuple[Entry, int]]:
-        """The entries of some counters."""
+        """Return the entries of some counters."""
         if self._measured:
             # Each has several, of other periods and tags.
             return [(entry, by) for entry, by in list(entries.items()) if key_of(entry) in keys]
         return [(key, entries[key]) for key in keys if key in entries]
 
 
-def _held(parts: list[_Part]) -> Held:
+def _held(parts: list[_Part]) -> PendingAmount:
     sent: list[tuple[Page, int]] = []
     amount = 0
     kept: list[tuple[object, bool]] = []
@@ -490,4 +489,4 @@ def _held(parts: list[_Part]) -> Held:
             amount += by
             kept.append((entries, False))
     marks = frozenset((id(where), is_sent) for where, is_sent in kept)
-    return Held(amount, tuple(sent), marks, tuple(kept))
+    return PendingAmount(amount, tuple(sent), marks, tuple(kept))

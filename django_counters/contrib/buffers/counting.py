@@ -14,7 +14,7 @@ from asgiref.sync import AsyncToSync
 from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connections
 
-from django_counters.contrib.buffers.buffer import Buffer, Held
+from django_counters.contrib.buffers.buffer import Buffer, PendingAmount
 from django_counters.contrib.buffers.files import HIGH, LOW
 from django_counters.contrib.buffers.options import Buffering
 from django_counters.contrib.buffers.pages import entry_of, is_mergeable
@@ -108,10 +108,10 @@ class BufferIntake(Buffering):
 
 
 class Before:
-    """What buffers have of counters, before these are read.
+    """The pending amounts of counters before their values are read.
 
-    A page that lands meanwhile may be in the read values, or not. So it is looked at again
-    afterwards: if nothing was sent, and the same pages are counted as before, it is known.
+    A page that is flushed concurrently may be in these values, or not. So `after` looks again: if
+    nothing was sent, and the same pages are counted as before, the sum is known.
 
     Args:
         keys: the counters.
@@ -139,8 +139,8 @@ class Before:
                 again.append(key)
         return known, again
 
-    def _look(self, keys: Collection[str]) -> Mapping[str, Held]:
-        found: dict[str, Held] = {}
+    def _look(self, keys: Collection[str]) -> Mapping[str, PendingAmount]:
+        found: dict[str, PendingAmount] = {}
         for key in keys:
             found.update(self._buffer_of(key).held([key]))
         return found
@@ -149,7 +149,7 @@ class Before:
         return buffers.of(named(key, self._using), self._buffering)
 
     def _claims(self) -> dict[Page, bool]:
-        """Whether each page is counted that was sent: asked once for each page."""
+        """Return whether each sent page is counted. Asks once for each page."""
         found: dict[Page, bool] = {}
         for key, held in self._held.items():
             lander = self._buffer_of(key).lander
@@ -160,16 +160,16 @@ class Before:
 
 
 class _Unsure:
-    """A connection for which it is not known whether a transaction is open."""
+    """Stands for a connection that may have a transaction open."""
 
     in_atomic_block = True
 
 
 class _Here(threading.local):
-    """The connection of this thread, which knows whether a transaction is open.
+    """The connection of this thread, with its open transaction.
 
-    To ask Django for it takes longer than all else. An event loop has other connections than the
-    thread it runs in, so there it has to be asked for.
+    Getting it from Django takes longer than all else. An event loop has other connections than the
+    thread it runs in, so there each call gets it from Django.
     """
 
     def __init__(self, using: str) -> None:
@@ -195,7 +195,7 @@ class Handle:
         self._ref = ref
         self._buffer = buffers.of(ref, ref.intake)
         self._here = _Here(ref.using)
-        # Where its amount is in the file, if there is one: asked once for each file.
+        # Where its amount is in the file, if there is one: looked up once for each file.
         self._cell: tuple[memoryview[int] | None, int] = (None, 0)
         # A counter by period has another entry in each period: no buffer has this one.
         self._entry: Any = self.key if ref.measure is None else ""
@@ -203,11 +203,11 @@ class Handle:
     def increment(self, by: int = 1) -> None:
         """Add ``by`` to the counter, in memory; within a transaction when that commits.
 
-        It lands within the seconds that the namespace declares. Safe in any number of threads, in
-        event loops, and in children of the process. Where the buffer is full it is landed by this
-        call, or the change is counted by itself: then this raises what `increment` of the manager
-        does. In an event loop that synchronous code waits for, its thread counts it next, in its
-        transaction if it has one: what cannot be counted then is an incident.
+        It is flushed within the ``seconds`` of the namespace. Any number of threads, event loops
+        and forked children can share a handle. If the buffer is full, this call flushes it, or
+        counts the change by itself, and then raises what `CounterManager.increment` raises. In an
+        event loop that synchronous code waits for, the thread of that code counts it next, in its
+        transaction if it has one. If that fails, the change becomes an incident.
 
         Raises:
             InvalidDelta: ``by`` isn't an integer.
@@ -242,7 +242,7 @@ class Handle:
         self.increment(-check_integer(by))
 
     def _change(self, by: int) -> None:
-        """Count in the way that asks everything."""
+        """Count it as any other change."""
         asked = Change(self._ref, by)
         if has_to_be_async():
             if within_synchronous_code():
@@ -259,7 +259,7 @@ class Handle:
 
 
 def _change_unheard(asked: Change) -> None:
-    """Count for a caller who has gone on, and cannot be told."""
+    """Count for a caller that didn't wait. An error becomes an incident."""
     ref = asked.ref
     try:
         change(asked)
@@ -269,12 +269,11 @@ def _change_unheard(asked: Change) -> None:
 
 
 def hand_over(work: Callable[[], object]) -> None:
-    """Let the thread that waits for this event loop do it next. This does not wait: the thread may
-    wait for us.
+    """Give work to the thread that waits for this event loop, without waiting for it.
 
     Raises:
-        SynchronousOnlyOperation: no such thread can be found.
-        RuntimeError: it waits no more.
+        SynchronousOnlyOperation: that thread isn't known.
+        RuntimeError: it doesn't wait any more.
     """
     current = getattr(getattr(AsyncToSync, "executors", None), "current", None)
     waiting = getattr(AsyncToSync, "loop_thread_executors", {})
@@ -285,12 +284,12 @@ def hand_over(work: Callable[[], object]) -> None:
 
 
 def has_to_be_async() -> bool:
-    """Whether this is an event loop, in which Django forbids the use of the database."""
+    """Return whether this is an event loop, in which Django forbids the use of the database."""
     return in_event_loop() and not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
 
 
 def _know(ref: Ref) -> None:
-    """Let a thread ask the database for the measure of a counter, and wait: once in a process."""
+    """Load the measure of a counter in a thread, and wait for it: once in a process."""
     measures = registry.measures(ref.using)
 
     def ask(measure: Measure) -> None:
@@ -329,8 +328,8 @@ def flush(*, using: str | None = None) -> int:
         Busy, CounterUnavailable, OutcomeUnknown: the rest is still pending, and is flushed later.
         RuntimeError: the caller has a transaction, which could undo the flush.
     """
-    for of, _ in buffers.those_of(using):
-        refuse_transaction(of.using)
+    for key, _ in buffers.those_of(using):
+        refuse_transaction(key.using)
     return buffers.flush(using)
 
 

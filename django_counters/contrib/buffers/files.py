@@ -1,16 +1,16 @@
 """The write-ahead files of buffers, for the case that their process is killed.
 
 Each buffer has a directory, which its process locks as long as it lives. A file there is a copy of
-an interval in shared memory, which the system keeps when the process is gone. To write an amount
-into it is no call of the system. A record is a name and a number beside it::
+an interval in shared memory, which the system keeps when the process is gone. Writing an amount
+into it isn't a system call. A record is a name and a number beside it::
 
     words of the record | amount | check of the name, its length | name
 
-All but the amount is written once, before the amount is. A process that reads the file later finds
-each name whole, or does not find it; and one that is not whole has counted nothing.
+Everything but the amount is written once, before the amount. A process that reads the file later
+skips names that aren't whole: nothing was counted under them.
 
-A child inherits what is open, and with it the locks of its parent. It closes them, or no process
-could tell later that its parent has ended.
+A forked child inherits open files, and with them the locks of its parent. It closes them, because
+other processes adopt files only after all locks are released.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PATIENCE = 20
 
 
 class Home:
-    """A directory that no other process reads, because this process has locked it.
+    """A directory that is locked by this process, so no other process reads it.
 
     Attributes:
         path: where it is.
@@ -77,10 +77,10 @@ class Home:
 
     @classmethod
     def made(cls, root: str, name: str) -> Home:
-        """A new one. No process sees it before it is locked.
+        """Make a directory. No process sees it before it is locked.
 
         Raises:
-            OSError: it cannot be made, or a process that tidies up was faster.
+            OSError: it can't be made, or a process that tidies up was faster.
         """
         os.makedirs(root, exist_ok=True)
         # Another name each time: a process that tidies up may have the former one for as long as it
@@ -99,13 +99,13 @@ class Home:
         return home
 
     def leave(self) -> None:
-        """Remove it, unless something is left in it, and let go of the lock."""
+        """Remove it if it is empty, and release the lock."""
         with suppress(OSError):
             self.path.rmdir()
         self.release()
 
     def release(self) -> None:
-        """Let go of the lock: a process that comes next may land what is here."""
+        """Release the lock: another process can flush the files then."""
         with opening:
             if self._number in _locked:
                 _locked.discard(self._number)
@@ -114,10 +114,10 @@ class Home:
 
 @contextmanager
 def entered(path: Path) -> Iterator[bool]:
-    """A block that has the directory of a process that has ended; False where it lives.
+    """Lock the directory of an ended process for a block; yield False if the process lives.
 
     Raises:
-        OSError: it cannot be entered.
+        OSError: it can't be opened.
     """
     number = _lock(path)
     try:
@@ -128,7 +128,7 @@ def entered(path: Path) -> Iterator[bool]:
 
 
 def _lock(path: Path) -> int | None:
-    """Open and lock a directory; None where another process has the lock."""
+    """Open and lock a directory; return None if another process has the lock."""
     with opening:
         number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -147,7 +147,7 @@ def _lock(path: Path) -> int | None:
 
 
 def begin_in_child() -> None:
-    """Close what was inherited: the locks of the parent are its own."""
+    """Close inherited locks: they are the parent's."""
     global opening  # noqa: PLW0603
     opening = threading.RLock()
     for number in _locked:
@@ -160,19 +160,19 @@ def begin_in_child() -> None:
 
 
 class Unreadable(Exception):
-    """Why a file cannot be landed here: it is left as it is."""
+    """A file that can't be flushed here. It is left alone."""
 
 
 class Foreign(Unreadable):
-    """It is no file of a buffer at all."""
+    """A file that no buffer has written."""
 
 
 class Origin(NamedTuple):
-    """The head of a file: with it another process can land it as its own process would have.
+    """The counters of a file: with it, another process can flush it as its own process would have.
 
     Attributes:
         using: the alias of the database.
-        part: what keeps the databases of tests apart.
+        part: separates the databases of tests.
         strategy: the name of the strategy.
         options: its arguments.
     """
@@ -187,10 +187,10 @@ class Head(NamedTuple):
     """The beginning of a file.
 
     Attributes:
-        incarnation: the history that it belongs to.
-        number: its place there.
-        milliseconds: since 1970, when it was made.
-        origin: for whom it counts.
+        incarnation: its history.
+        number: its serial number there.
+        milliseconds: when it was made, since 1970.
+        origin: its counters.
     """
 
     incarnation: str
@@ -200,17 +200,17 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, incarnation: str, number: int, made: datetime, origin: Origin) -> Head:
-        """That of a new file."""
+        """Return the head of a new file."""
         return cls(incarnation, number, (made - _EPOCH) // _MILLISECOND, origin)
 
     @property
     def made(self) -> datetime:
-        """When the file was made."""
+        """Return when the file was made."""
         return _EPOCH + self.milliseconds * _MILLISECOND
 
     @property
     def packed(self) -> bytes:
-        """As bytes, whole words of them."""
+        """Return it as bytes: a whole number of words."""
         text = json.dumps(self.origin).encode()
         text += b" " * (-(_HEAD.size + len(text)) % _WORD)
         told = len(text), bytes.fromhex(self.incarnation), self.number, self.milliseconds
@@ -219,20 +219,20 @@ class Head(NamedTuple):
 
 
 class File:
-    """The file of increments that a buffer has not sealed, or has not landed.
+    """The file of an interval that isn't flushed.
 
     Attributes:
         path: where it is.
         head: its beginning.
-        cells: the words of the file. A process that adds holds the lock of the buffer.
-        is_full: whether something had no room in it.
+        cells: the words of the file. Hold the lock of the buffer to change them.
+        is_full: whether an entry had no room in it.
     """
 
     def __init__(self, path: Path, head: Head, most: int) -> None:
-        """Make it. ``most``: how many entries it is made for, about.
+        """Make it. ``most``: about how many entries it has room for.
 
         Raises:
-            OSError: it cannot be made, or the disk is full.
+            OSError: it can't be made, or the disk is full.
         """
         self.path, self.head = path, head
         self.is_full = False
@@ -259,7 +259,7 @@ class File:
         self.cells = self._bytes.cast("q")
 
     def write(self, entry: Entry) -> int | None:
-        """Write the name of an entry; where its amount is. None where there is no room for it."""
+        """Write the name of an entry; return the index of its amount, None if there is no room."""
         text = text_of(entry).encode()
         size = -(-(_RECORD.size + len(text)) // _WORD)
         try:
@@ -276,7 +276,7 @@ class File:
         return None if at is None else at + 1
 
     def _reserved(self, size: int) -> int | None:
-        """Take some words, which no other process gets."""
+        """Return the index of some words for one entry; None if there is no room."""
         while True:
             found = -1
             # As with the lock of a buffer, nothing is called.
@@ -297,10 +297,10 @@ class File:
                 return None
 
     def _grow(self, by: int) -> bool:
-        """Take more room on the disk; False where the file may not be larger.
+        """Allocate more room on the disk; return False if the file can't be larger.
 
         Raises:
-            OSError: there is none, or the file is gone.
+            OSError: the disk is full, or the file is gone.
         """
         room = self._room * _WORD
         until = min(_whole(room + max(by, _STEP)), self._most)
@@ -315,40 +315,40 @@ class File:
         return True
 
     def _take(self, number: int, until: int) -> None:
-        """Take room on the disk: a write beyond it would end the process on a full disk."""
+        """Allocate room on the disk: without it, a write to a full disk would end the process."""
         room = self._room * _WORD
         _allocate(number, room, until - room)
         self._room = max(self._room, until // _WORD)
 
     def forget(self) -> None:
-        """Remove it: all of it has landed."""
+        """Remove it: all of it is flushed."""
         try:
             self.path.unlink(missing_ok=True)
         finally:
             self.close()
 
     def close(self) -> None:
-        """Let go of it. It stays where it is, for another process."""
+        """Close it. It stays on the disk, for another process."""
         if not self._map.closed:
             self.cells.release()
             self._bytes.release()
             self._map.close()
 
 
-class Found(NamedTuple):
+class FileContents(NamedTuple):
     """The contents of a file."""
 
     head: Head
     entries: Entries
 
 
-def read(path: Path) -> Found:
-    """Read the file of another process: all that was named in it before the end.
+def read(path: Path) -> FileContents:
+    """Read the file of another process: every name that is whole.
 
     Raises:
-        Foreign: no buffer of this user has written it, or its beginning is damaged.
-        Unreadable: it was written by another version.
-        OSError: it cannot be read.
+        Foreign: no buffer of this user has written it, or its head is damaged.
+        Unreadable: another version has written it.
+        OSError: it can't be read.
     """
     try:
         return _read(path)
@@ -359,7 +359,7 @@ def read(path: Path) -> Found:
         raise Foreign(f"it is no file of a buffer: {error!r}") from error
 
 
-def _read(path: Path) -> Found:
+def _read(path: Path) -> FileContents:
     data = _data(path)
     if len(data) < _HEAD.size or not data.startswith(MAGIC):
         raise Foreign("it is no file of a buffer")
@@ -382,11 +382,11 @@ def _read(path: Path) -> Found:
         raise Foreign(f"it is number {head.number} of {head.incarnation}")
     if head.made < _EPOCH:
         raise Foreign("its beginning is strange")
-    return Found(head, _entries(data, end + _CHECK.size))
+    return FileContents(head, _entries(data, end + _CHECK.size))
 
 
 def _entries(data: bytes, at: int) -> Entries:
-    """The amounts that are not zero."""
+    """Return the amounts that aren't zero."""
     entries: Entries = {}
     end = min(len(data.rstrip(b"\0")), len(data) - _RECORD.size + 1)
     while at < end:
@@ -407,7 +407,7 @@ def _entries(data: bytes, at: int) -> Entries:
 
 
 def _data(path: Path) -> bytes:
-    """The bytes of a file up to where nothing was written."""
+    """Return the bytes of a file, without unused pieces at its end."""
     found = bytearray()
     # A process that opens a pipe would wait for a process that writes into it.
     if not S_ISREG(path.lstat().st_mode):
@@ -423,7 +423,7 @@ def _data(path: Path) -> bytes:
 
 
 def _check(at: int, size: int, text: bytes) -> int:
-    """What tells a record that is whole, and where it was written, from any other bytes."""
+    """Return the check of a record: of its text, its size and its index."""
     return zlib.crc32(text, zlib.crc32(_CHECK.pack(at << 24 ^ size)))
 
 
@@ -435,7 +435,7 @@ def _allocate(number: int, at: int, length: int) -> None:
 
 
 def _whole(size: int) -> int:
-    """Up to the end of a step, so that pages of memory are whole."""
+    """Round up to a whole step, so that pages of memory are whole."""
     return -(-size // _STEP) * _STEP
 
 
@@ -447,8 +447,8 @@ class Files:
 
     Args:
         root: the directory that is declared.
-        origin: for whom they count.
-        most: how many entries one is made for, about.
+        origin: their counters.
+        most: about how many entries a file has room for.
     """
 
     def __init__(self, root: str, origin: Origin, most: int) -> None:
@@ -460,7 +460,7 @@ class Files:
         self.begin()
 
     def begin(self) -> None:
-        """Have none. In a child: those of its parent are the parent's."""
+        """Close all files: in a child, which leaves them to its parent."""
         for file in self._open:
             file.close()
         # A process that is interrupted while it holds the lock may take it again.
@@ -472,13 +472,13 @@ class Files:
         self.failing = False
 
     def clear(self) -> None:
-        """Remove all: for tests."""
+        """Remove all files: for tests."""
         for file in list(self._open):
             self.forget(file)
         self.leave()
 
     def made(self, incarnation: str, number: int) -> File | None:
-        """A new file; None where there can be none, which is logged once until there can be."""
+        """Make a file; return None if that fails. It is logged once, until it succeeds again."""
         head = Head.of(incarnation, number, clock.utc(), self._origin)
         try:
             file = self._made(head)
@@ -493,7 +493,7 @@ class Files:
         return file
 
     def forget(self, file: File) -> None:
-        """Remove a file that has landed. One that cannot be removed is found to have landed."""
+        """Remove a flushed file. One that can't be removed isn't counted again."""
         self._open.discard(file)
         try:
             file.forget()
@@ -501,7 +501,7 @@ class Files:
             logger.exception("Counters: a file that has landed is not removed.")
 
     def leave(self) -> None:
-        """Remove what is empty, and let go of the rest: a process that comes next may land it."""
+        """Remove the directory if it is empty; else release it to other processes."""
         home, self._home = self._home, None
         if home is not None:
             home.leave()
@@ -532,7 +532,7 @@ class Files:
 
 
 def files_of(recipe: Recipe, buffering: Buffering, using: str) -> Files | None:
-    """Where a buffer has its files; None where it declares no directory."""
+    """Return the files of a buffer; None if it declares no directory."""
     if buffering.directory is None:
         return None
     origin = Origin(using, part_of(using), recipe.strategy, dict(recipe.options))

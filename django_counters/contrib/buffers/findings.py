@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.contrib.buffers.adopting import adopt, directories, left
-from django_counters.contrib.buffers.buffer import Waiting
-from django_counters.contrib.buffers.files import Found
-from django_counters.contrib.buffers.process import Of, buffers
+from django_counters.contrib.buffers.buffer import Backlog
+from django_counters.contrib.buffers.files import FileContents
+from django_counters.contrib.buffers.process import BufferKey, buffers
 from django_counters.features import Done, Finding, Gauge, GaugeValue
 
 #: After so long something is stuck.
@@ -47,34 +47,34 @@ def flush_files(using: str) -> Done:
 def local_findings(using: str) -> Iterator[Finding | GaugeValue]:
     """Return the buffers of this process, and the files of ended processes on this machine."""
     waiting = buffers.waiting(using)
-    for of, waits in waiting:
+    for key, waits in waiting:
         if waits.entries:
-            yield _of_buffer(of, waits)
-    for of, buffer in buffers.those_of(using):
+            yield _of_buffer(key, waits)
+    for key, buffer in buffers.those_of(using):
         if buffer.files is not None and buffer.files.failing:
             none = _("it has no file, and is lost if the process is killed: the log says why")
-            strategy = of.recipe.strategy
+            strategy = key.recipe.strategy
             yield Finding("buffer of this process", strategy, 0, 0, none, needed=True)
-    for strategy in dict.fromkeys(of.recipe.strategy for of, waits in waiting):
-        some = [waits for of, waits in waiting if of.recipe.strategy == strategy]
+    for strategy in dict.fromkeys(key.recipe.strategy for key, waits in waiting):
+        some = [waits for key, waits in waiting if key.recipe.strategy == strategy]
         yield GaugeValue(BUFFERED, (strategy,), sum(waits.amount for waits in some))
         yield GaugeValue(BUFFER_AGE, (strategy,), max(waits.age for waits in some))
     if directories():
         yield from _of_files(using)
 
 
-def _of_buffer(of: Of, waits: Waiting) -> Finding:
+def _of_buffer(key: BufferKey, waits: Backlog) -> Finding:
     """Return what is pending in a buffer of this process. Other processes report their own."""
     late = waits.age > LATE.total_seconds()
     never = _("it could not be landed for %(minutes)d minutes: the log says why")
     action = never % {"minutes": LATE // timedelta(minutes=1)} if late else ""
     subject, lag = "buffer of this process", round(waits.age, 3)
-    return Finding(subject, of.recipe.strategy, 0, waits.entries, action, needed=late, lag=lag)
+    return Finding(subject, key.recipe.strategy, 0, waits.entries, action, needed=late, lag=lag)
 
 
 def _of_files(using: str) -> Iterator[Finding | GaugeValue]:
     """Return the files that wait for a process to flush them, and those that can't be flushed."""
-    some, readable = list(left(using)), dict[str, list[Found]]()
+    some, readable = list(left(using)), dict[str, list[FileContents]]()
     for one in some:
         if one.found is None or one.problem:
             why = _("it cannot be landed: %(why)s") % {"why": one.problem}

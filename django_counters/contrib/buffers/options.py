@@ -18,14 +18,14 @@ _SECONDS = seconds("seconds", SECONDS, "")
 
 
 class Buffering(NamedTuple):
-    """How increments of one process are merged before they are counted.
+    """How a process merges increments before they are counted.
 
     Attributes:
-        seconds: how long one waits at most, as long as it can be landed.
-        most: how many different ones wait at most.
-        to: the outlet that their sums are published to, for another process to count them; None:
-            they are counted here.
-        directory: where files keep them, for the case that the process is killed; None: nowhere.
+        seconds: how long an increment waits at most, while it can be flushed.
+        most: how many different counters are kept at most.
+        to: the outlet that the sums are published to, for another process to count; None: they are
+            counted here.
+        directory: where files keep a copy, in case the process is killed; None: no files.
     """
 
     seconds: float = SECONDS

@@ -1,4 +1,4 @@
-"""Pages of a buffer: nothing is added to them any more, and each lands in the database once."""
+"""Pages of a buffer: nothing is added to them any more, and each is counted once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _PAGES = 1_000_000
 
 
 def entry_of(delta: Delta) -> Entry | None:
-    """The key under which a change is merged; None if it is too large, or adds other amounts to its
-    cells."""
+    """Return the entry that a change is merged into; None if it is too large to be merged, or adds
+    other amounts to its cells."""
     if not is_mergeable(delta.by):
         return None
     if not delta.effects:
@@ -42,12 +42,12 @@ def entry_of(delta: Delta) -> Entry | None:
 
 
 def is_mergeable(by: int) -> bool:
-    """Whether an amount is small enough to be merged with others."""
+    """Return whether an amount is small enough to be merged with others."""
     return -LARGE < by < LARGE
 
 
 def text_of(entry: Entry) -> str:
-    """The entry as a text, which is the same in every process. A key has no white space."""
+    """Return an entry as a text, which is the same in every process. Keys have no white space."""
     if isinstance(entry, str):
         return entry
     key, cells = entry
@@ -57,10 +57,10 @@ def text_of(entry: Entry) -> str:
 
 
 def entry_in(text: str) -> Entry:
-    """The entry of a text.
+    """Return the entry of a text.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text isn't an entry.
     """
     if " " not in text:
         return text
@@ -71,13 +71,13 @@ def entry_in(text: str) -> Entry:
     )
 
 
-class Place(NamedTuple):
-    """Where something sealed is among all that its buffer seals.
+class Serial(NamedTuple):
+    """The serial number of an interval.
 
     Attributes:
         incarnation: the history of one buffer in one process.
-        number: the place in it, from 1 on.
-        made: when its file was made; None where it is in memory alone.
+        number: its number there, from 1 on.
+        made: when its file was made; None if it is in memory alone.
     """
 
     incarnation: str
@@ -86,35 +86,35 @@ class Place(NamedTuple):
 
 
 class Sealed:
-    """The increments of a buffer in one interval, in pages.
+    """The increments of an interval, in pages.
 
-    All processes make the same pages of the same amounts.
+    All processes make the same pages of the same increments.
 
     Args:
         entries: the increments.
-        place: where it is among all that is sealed.
-        size: how many entries a page has, about.
+        serial: the serial number of the interval.
+        size: about how many entries a page has.
     """
 
-    def __init__(self, entries: Entries, place: Place, size: int) -> None:
+    def __init__(self, entries: Entries, serial: Serial, size: int) -> None:
         self.entries = entries
         # Sums of zero are not found in a file.
         some = sum(1 for by in entries.values() if by)
-        first, number = place.number * _PAGES, max(1, -(-some // size))
+        first, number = serial.number * _PAGES, max(1, -(-some // size))
         self._pages = tuple(
-            Page(place.incarnation, first + index, place.made) for index in range(number)
+            Page(serial.incarnation, first + index, serial.made) for index in range(number)
         )
         for entry, by in entries.items():
             self.page(entry).entries[entry] = by
 
     def page(self, entry: Entry) -> Page:
-        """The page of an entry."""
+        """Return the page of an entry."""
         # A counter may have more cells than one page should.
         text = entry if isinstance(entry, str) else repr(entry)
         return self._pages[zlib.crc32(text.encode()) % len(self._pages)]
 
     def __iter__(self) -> Iterator[Page]:
-        """The pages that are not known to be counted."""
+        """Return the pages that aren't known to be counted."""
         return (page for page in self._pages if page.entries and not page.landed)
 
 
@@ -122,10 +122,9 @@ class Sealed:
 
 
 class InDatabase(Lander):
-    """Lands where the database has all: the history of the buffer moves in the transaction.
+    """Counts pages in the database, where the history of the buffer moves in the same transaction.
 
-    So a page is landed once, by the process that knows of it: its process, or one that has found
-    its file.
+    So a page counts once, whether its process flushes it or another one that has adopted its file.
     """
 
     size = 1_000
@@ -159,12 +158,12 @@ class InDatabase(Lander):
             tell(self._strategy(), Batch(counted), values, self.using)
 
     def _before(self, page: Page) -> str:
-        """How far the history of a page is; empty where nothing of it has landed."""
+        """Return the position of a page's history; empty if nothing of it is counted."""
         incarnation, position = self._reached
         return position if incarnation == page.incarnation else self._position(page.incarnation)
 
     def _is_forgotten(self, page: Page) -> bool:
-        """Whether it is so old that the position of its history is forgotten."""
+        """Return whether it is so old that the position of its history may be forgotten."""
         made = page.made or moment_of(UUID(page.incarnation))
         return made < registry.batches(self.using).now() - OLDEST
 
@@ -173,7 +172,7 @@ class InDatabase(Lander):
         record(CounterIncident.Kind.QUARANTINED, SOURCE, detail, self.using)
 
     def _applied(self, deltas: tuple[Delta, ...], page: Page) -> NewValues:
-        """Apply all that fits; one that does not keeps no other from landing."""
+        """Apply everything that fits; quarantine the rest."""
         if not deltas:
             return {}
         strategy = self._strategy()
@@ -189,13 +188,12 @@ class InDatabase(Lander):
         return {}
 
     def has_landed(self, page: Page) -> bool:
-        """Whether its history is as far as that."""
+        """Return whether the position of its history has reached it."""
         return int(self._position(page.incarnation) or 0) >= page.number
 
 
 def _check_range(deltas: tuple[Delta, ...]) -> None:
-    """Refuse sums that are none of 64 bits: each change was, and their sums were not checked
-    since."""
+    """Refuse sums that don't fit in 64 bits: only the single changes were checked before."""
     low, high = INT8
     for delta in deltas:
         if not low <= delta.by <= high:

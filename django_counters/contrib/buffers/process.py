@@ -1,4 +1,4 @@
-"""All buffers of this process, the threads that land them, and the end of the process."""
+"""All buffers of this process, the threads that flush them, and the end of the process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from django.db import connections
 
 from django_counters.contrib.buffers import files
 from django_counters.contrib.buffers.adopting import adopt
-from django_counters.contrib.buffers.buffer import Buffer, Waiting, lands_here
+from django_counters.contrib.buffers.buffer import Backlog, Buffer, lands_here
 from django_counters.contrib.buffers.options import Buffering, outlets
 from django_counters.contrib.buffers.pages import InDatabase
 from django_counters.contrib.buffers.threads import Worker, begin_thread, call_in_workers
@@ -37,7 +37,7 @@ logger = logging.getLogger("django_counters")
 ADOPTING = 30.0
 # The numbers of `random` belong to the code that seeds it: this thread takes none of them.
 _dice = SystemRandom()
-# Seconds: how long a fork or a signal waits for a landing.
+# Seconds: how long a fork or a signal waits for a flush.
 PATIENCE = 5.0
 # Seconds: how long the default of SIGTERM waits. Orchestrators wait for 30, and then kill.
 ENDING = 20.0
@@ -47,10 +47,10 @@ ENDING = 20.0
 
 
 class Adopter:
-    """Looks now and then for files of processes that have ended. One that hangs holds up no other.
+    """Adopts files of ended processes regularly, in a thread of its own.
 
     Attributes:
-        lock: held while it lands something: no child is forked in the middle of it.
+        lock: held while it flushes. No child is forked then.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Adopter:
         self.begin()
 
     def begin(self) -> None:
-        """Begin anew, in a child."""
+        """Begin without a thread, in a child."""
         self.lock = threading.RLock()
         self._at = 0.0
         self.worker.begin()
@@ -86,18 +86,18 @@ class Adopter:
             logger.warning("Counters: %s cannot be landed yet: %s", path, problem)
 
 
-class Locked(Protocol):
-    """A lock that its thread may take twice."""
+class ReentrantLock(Protocol):
+    """A lock that a thread can acquire again."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take it; whether that was possible in time."""
+        """Acquire it; return whether that was possible in time."""
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release it."""
 
 
-class Of(NamedTuple):
-    """Whose increments are in one buffer."""
+class BufferKey(NamedTuple):
+    """The counters of one buffer."""
 
     recipe: Recipe
     buffering: Buffering
@@ -106,23 +106,23 @@ class Of(NamedTuple):
 
     @property
     def destination(self) -> str:
-        """Where they land. One that doesn't answer only holds up what lands there."""
+        """Return where they are flushed to. An unavailable destination doesn't delay others."""
         to = self.buffering.to
         return f"outlet {to}" if to else f"database {self.using}"
 
 
 class Buffers:
-    """One for each process. Its threads start in the process that uses it, and are no other's.
+    """The buffers of a process, and their threads, which start on first use.
 
-    There is one for each destination, and one that lands what processes have left.
+    Each destination has a thread, and the files of ended processes have one.
     """
 
     def __init__(self) -> None:
-        self._all: dict[Of, Buffer] = {}
+        self._all: dict[BufferKey, Buffer] = {}
         self._workers: dict[str, Worker] = {}
         self._adopter = Adopter()
         # What each thread that forks has taken.
-        self._held: dict[int, list[Locked]] = {}
+        self._held: dict[int, list[ReentrantLock]] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -131,16 +131,16 @@ class Buffers:
 
     @property
     def are_there(self) -> bool:
-        """Whether anything was ever counted in one."""
+        """Return whether this process has a buffer."""
         return bool(self._all)
 
     def of(self, ref: Ref, buffering: Buffering) -> Buffer:
-        """The buffer in front of a counter that declares one."""
-        of = Of(ref.recipe, buffering, ref.using, ref.measure is not None)
+        """Return the buffer of a counter, by the declaration of its namespace."""
+        of = BufferKey(ref.recipe, buffering, ref.using, ref.measure is not None)
         found = self._all.get(of)
         return found or self._made(of)
 
-    def _made(self, of: Of) -> Buffer:
+    def _made(self, of: BufferKey) -> Buffer:
         to = of.buffering.to
         lander: Lander = (outlets()[to] if to else InDatabase)(of.recipe, of.using)
         kept = files.files_of(of.recipe, of.buffering, of.using)
@@ -151,8 +151,8 @@ class Buffers:
         found.closed = found.closed or self.closed
         return found
 
-    def _wake(self, of: Of) -> bool:
-        """Let the thread that lands them know that something waits; False where there is none."""
+    def _wake(self, of: BufferKey) -> bool:
+        """Wake the thread that flushes a buffer; return False if it can't be started."""
         to = of.destination
         worker = self._workers.get(to)
         if worker is None:
@@ -163,20 +163,20 @@ class Buffers:
             self._adopter.worker.start()
         return worker.wake()
 
-    def those_of(self, using: str | None = None) -> list[tuple[Of, Buffer]]:
-        """All buffers, or those in front of one database."""
+    def those_of(self, using: str | None = None) -> list[tuple[BufferKey, Buffer]]:
+        """Return all buffers with their keys, or those of one database."""
         return [(of, one) for of, one in list(self._all.items()) if using in (None, of.using)]
 
     def flush(self, using: str | None = None) -> int:
-        """Land all that waits; how many entries that were."""
+        """Flush everything; return the number of entries."""
         return sum(buffer.flush() for _, buffer in self.those_of(using))
 
-    def waiting(self, using: str) -> list[tuple[Of, Waiting]]:
-        """The amount that waits for one database."""
+    def waiting(self, using: str) -> list[tuple[BufferKey, Backlog]]:
+        """Return what is pending for one database."""
         return [(of, buffer.waiting()) for of, buffer in self.those_of(using)]
 
     def clear(self) -> None:
-        """Forget all that waits: for tests."""
+        """Drop everything pending: for tests."""
         self.closed = False
         for _, buffer in self.those_of():
             with buffer.landing:
@@ -185,7 +185,7 @@ class Buffers:
                 buffer.begin()
 
     def close(self) -> None:
-        """Take nothing more, and land what waits. What cannot be landed is still there."""
+        """Refuse increments from now on, and flush. What can't be flushed stays pending."""
         self.closed = True
         present = self.those_of()
         for _, buffer in present:
@@ -203,21 +203,21 @@ class Buffers:
         return [one for of, one in self.those_of() if of.destination == destination]
 
     def _due(self, destination: str) -> float | None:
-        """When something is to be landed there."""
+        """Return when the next flush to a destination is due."""
         moments = (one.due() for one in self._landing_in(destination))
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _land_due(self, destination: str) -> None:
-        """Land what has waited long enough."""
+        """Flush the buffers of a destination that are due."""
         for buffer in self._landing_in(destination):
             buffer.land_due()
         for connection in connections.all(initialized_only=True):
             connection.close_if_unusable_or_obsolete()
 
     def before_fork(self) -> None:
-        """Let no child be forked in the middle of a landing, which holds locks that it copies."""
+        """Wait until no thread flushes: a child would copy the locks of a flush."""
         until = time.monotonic() + PATIENCE
-        landing: list[Locked] = [buffer.landing for _, buffer in self.those_of()]
+        landing: list[ReentrantLock] = [buffer.landing for _, buffer in self.those_of()]
         held = self._held[threading.get_ident()] = []
         # Opening a directory waits for no lock, so that one is the last.
         for lock in (self._adopter.lock, *landing, files.opening):
@@ -227,12 +227,12 @@ class Buffers:
             held.append(lock)
 
     def after_fork(self) -> None:
-        """Go on, in the parent."""
+        """Release the locks of `before_fork`, in the parent."""
         for lock in self._held.pop(threading.get_ident(), ()):
             lock.release()
 
     def begin_in_child(self) -> None:
-        """Begin anew: the parent counts what it has, and its thread is not here."""
+        """Begin empty, in a child: its parent flushes its own increments."""
         self._held = {}
         files.begin_in_child()
         self._begin()
@@ -245,9 +245,9 @@ class Buffers:
 
 @contextmanager
 def own_connections() -> Iterator[None]:
-    """A block in which this thread has connections of its own to all databases.
+    """Give this thread other connections to all databases, for a block.
 
-    At the end of a process: those of its thread may be in a transaction, or be its parent's.
+    At the end of a process, the present ones may be in a transaction, or be the parent's.
     """
     theirs = {alias: connections[alias] for alias in connections}
     try:
@@ -274,10 +274,11 @@ call_in_workers(buffers.begin_in_child)
 
 
 def land_before_the_end() -> None:
-    """Land what waits at the end of this process, and of each of its children. Called once.
+    """Register the flush at the end of this process and of its children. Called once.
 
-    Of SIGTERM, too: the handler that is there is called, within seconds, when all is landed, and
-    without one the process ends then as it would. What counts meanwhile counts without a buffer.
+    It also happens at SIGTERM. The present handler is called after the flush, seconds later at
+    most. Without a handler, the process then ends by that signal. Increments in the meantime are
+    counted without a buffer.
     """
     atexit.register(end)
     # A child of multiprocessing ends without what is registered there.
@@ -296,9 +297,9 @@ def land_before_the_end() -> None:
 
 
 def end() -> None:
-    """Take nothing more, and land what is left; what cannot be landed is lost, and logged.
+    """Refuse increments from now on, and flush. What can't be flushed is lost, and logged.
 
-    Increments in a file wait there for another process.
+    Increments in a file stay there for another process.
     """
     with own_connections():
         buffers.close()
@@ -339,10 +340,7 @@ def _asked_to_end(present: Callable[..., Any], number: int, frame: FrameType | N
 
 
 def _end_here() -> bool:
-    """End in the thread that a signal comes in, on connections of its own, if no other can start.
-
-    False if the process is ending already, and lands what is pending.
-    """
+    """Call `end` in the thread that handles a signal; return False if it was called before."""
     if buffers.closed or lands_here():
         return False
     end()
@@ -357,7 +355,7 @@ def _land_and_say(landed: _thread.LockType) -> None:
 
 
 def _begin(work: Callable[..., object], *arguments: object) -> bool:
-    """Work in a thread: the one that a signal comes in may hold what the work waits for."""
+    """Start work in a thread: the thread of a signal may hold a lock that the work needs."""
     try:
         begin_thread(work, *arguments)
     except RuntimeError:
@@ -367,7 +365,7 @@ def _begin(work: Callable[..., object], *arguments: object) -> bool:
 
 
 def _land_and_end(number: int) -> None:
-    """Land what waits, and end by a signal: also where nothing can be landed in time."""
+    """Flush, and end by a signal, even if the flush takes too long."""
     landed = _thread.allocate_lock()
     landed.acquire()
     try:

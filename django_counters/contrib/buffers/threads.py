@@ -17,22 +17,22 @@ logger = logging.getLogger("django_counters")
 # Seconds: how long it sleeps if nothing is due, and after an error.
 IDLE = 60.0
 PAUSE = 1.0
-# What goes wrong in a thread is taken by that thread; all else is asked of the process.
+# Faults of a thread are delivered to that thread; all other signals to the process.
 _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGABRT"}
 _ASKED = signal.valid_signals() - {getattr(signal, name) for name in _FAULTS}
 
 
 def begin_thread(work: Callable[..., object], *arguments: object) -> None:
-    """Start a thread that takes no signals: a main thread that waits would not hear of them.
+    """Start a thread that blocks signals, so that the main thread gets them even while it waits.
 
-    The system gives a signal to any thread that takes it, and does not wake up the others. Python
-    calls handlers in the main thread alone.
+    The system delivers a signal to any thread that doesn't block it, and wakes no other. Python
+    calls handlers only in the main thread.
 
-    Takes no lock: a thread that counts in a finalizer or a handler may have interrupted himself
-    here.
+    It acquires no lock: a finalizer or a signal handler that counts may have interrupted this
+    function in the same thread.
 
     Raises:
-        RuntimeError: none can be started.
+        RuntimeError: no thread can be started.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
@@ -44,12 +44,12 @@ def begin_thread(work: Callable[..., object], *arguments: object) -> None:
 
 
 class Worker:
-    """Starts in the process that wakes it, at the first time, and ends with that process.
+    """A thread that works when something is due. It starts when it is first woken.
 
     Args:
         name: its name in lists of threads.
-        due: when there is something to do, by the monotonic clock; None: nothing is known of.
-        work: does what is due. Its errors are reported to `threading.excepthook`.
+        due: when there is something to do, by the monotonic clock; None if there is nothing.
+        work: the work. Its errors go to `threading.excepthook`.
     """
 
     def __init__(
@@ -62,19 +62,19 @@ class Worker:
         self.begin()
 
     def begin(self) -> None:
-        """Have no thread: in a child, where that of the parent is not."""
+        """Begin without a thread, in a child."""
         # Held by the thread as long as it runs, so that there is one.
         self._running = threading.Lock()
         # One that a signal handler may put into while its own thread does.
         self._bell: SimpleQueue[None] = SimpleQueue()
 
     def wake(self) -> bool:
-        """Let it look what is due; it starts where it does not run. False where it cannot."""
+        """Let it look what is due, and start it; return False if it can't be started."""
         self._bell.put(None)
         return self.start()
 
     def start(self) -> bool:
-        """Start, unless it runs; False where it cannot."""
+        """Start it, unless it runs; return False if that fails."""
         if self._running.locked():
             return True
         try:
@@ -113,13 +113,13 @@ class Worker:
             self._work()
 
     def _seconds(self) -> float:
-        """For how many seconds nothing is due."""
+        """Return for how many seconds nothing is due."""
         moment = self._due()
         return IDLE if moment is None else max(0.0, moment - time.monotonic())
 
 
 def in_event_loop() -> bool:
-    """Whether to wait here would keep all others of an event loop waiting."""
+    """Return whether this code runs in an event loop, whose other tasks would wait with it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -131,10 +131,10 @@ def in_event_loop() -> bool:
 
 
 def lets_wait() -> bool:
-    """Whether something may wait in this process, for a thread or for its end.
+    """Return whether increments may wait in this process.
 
-    Not where there are no threads. And not in the process that uWSGI forks workers from: each of
-    them would have a copy of it, and that process ends without what is registered for its end.
+    They may not without threads. Nor may they in the process that uWSGI forks workers from: each
+    worker would have a copy, and that process ends without calling functions of `atexit`.
     """
     # There within uWSGI alone, and not to be had by others.
     server: Any = sys.modules.get("uwsgi")
@@ -149,7 +149,7 @@ def lets_wait() -> bool:
 def call_in_workers(call: Callable[[], object]) -> None:
     """Call a function in each worker when it begins.
 
-    Where another process takes the hook away, nothing waits there: see `lets_wait`.
+    If other code replaces the hook, workers count without buffers: see `lets_wait`.
     """
     server: Any = sys.modules.get("uwsgi")
     if server is None:
