@@ -161,13 +161,16 @@ def copied(program: Program, to: Path, account: Account) -> Program:
     """Copy a PostgreSQL from a wheel to where ``account`` can read it, and return the copy.
 
     The folders keep their places relative to each other, which is how the programs find their
-    libraries.
+    libraries. A server that is started again uses the copy of before.
 
     Raises:
         BootstrapError: The copy does not run either.
     """
     home = program.path.parents[1]
     site = home.parents[1]
+    copy = replace(program, path=to / program.path.relative_to(site))
+    if usable_by(account, copy):
+        return copy
     for part in ("lib", "share"):
         shutil.copytree(home / part, to / home.relative_to(site) / part)
     for name in ("postgres", "initdb"):
@@ -178,7 +181,6 @@ def copied(program: Program, to: Path, account: Account) -> Program:
     if (site / libraries).is_dir():
         shutil.copytree(site / libraries, to / libraries)
     hand_over(to, account)
-    copy = replace(program, path=to / program.path.relative_to(site))
     if not usable_by(account, copy):
         raise BootstrapError(f"{account.name} cannot run {copy.path}: set DATABASE_URL, or TMPDIR")
     return copy

