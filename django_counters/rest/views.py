@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.http import HttpResponseBase
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -42,6 +43,12 @@ class ReadView(CounterView):
         reading = target.read(exact=self.exact)
         lasts = "no-cache" if self.exact else f"max-age={int(target.max_age)}"
         return self.answered(target, reading_body(key, reading), reading.value, lasts)
+
+    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        """Keys may have slashes, so this also gets the routes of apps that aren't installed."""
+        if "/" in kwargs["key"]:
+            raise NotFound("There is no such route.")
+        return super().http_method_not_allowed(request, *args, **kwargs)
 
 
 @described("exact", ReadingAnswer, KEY)

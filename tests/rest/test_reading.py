@@ -91,6 +91,8 @@ def test_no_other_method_than_its_own_counts(as_: As) -> None:
             answer = getattr(root, method)(f"{path}/{action}")
             assert (answer.status_code, answer["Allow"]) == (405, "POST"), (method, action)
     assert root.post(path).status_code == 405
+    # As of an app that isn't installed.
+    assert root.post(f"{path}/nonsense").status_code == 404
     assert not Counter.objects.exists()
 
 
