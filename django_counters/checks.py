@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 from django.apps import apps
@@ -13,9 +14,10 @@ from django.core.checks import register as register_check
 from django.db import connections, router
 from django.utils import timezone
 
-from django_counters.conf import policies, problems
+from django_counters.access import ACTIONS
+from django_counters.conf import own_options, policies, problems
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.features import absent, contrib_label, features
+from django_counters.features import Feature, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
@@ -39,6 +41,7 @@ def register() -> None:
     register_check(check_upkeep)
     register_check(check_apps)
     register_check(check_routers)
+    register_check(check_names)
     register_check(check_tenants)
     register_check(check_caches, Tags.caches)
     register_check(check_caches_in_use, Tags.caches, deploy=True)
@@ -105,6 +108,41 @@ def _misrouted() -> Iterator[tuple[str, str]]:
                 yield "E064", f"Routers allow counters in {alias!r}, and {label} not there."
         if written != home:
             yield "W025", f"Routers write counters to {home!r}, and {label} to {written!r}."
+
+
+def check_names(
+    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """E065: names that several apps declare, or an app and this package."""
+    owners = {("option", name): ["django_counters"] for name in own_options()}
+    owners |= {("action of the API", name): ["django_counters"] for name in ACTIONS}
+    for app, feature in installed().items():
+        for declared in sorted(_names_of(feature)):
+            owners.setdefault(declared, []).append(app)
+    return [
+        Error(
+            f"{' and '.join(apps)} declare the same {kind}: {name!r}.",
+            hint=HINTS["E065"],
+            id="counters.E065",
+        )
+        for (kind, name), apps in owners.items()
+        if len(apps) > 1
+    ]
+
+
+def _names_of(feature: Feature) -> set[tuple[str, str]]:
+    """Return the kind and the name of all that no other app can declare."""
+    options = [*feature.namespace_options]
+    options += [option for projection in feature.options for option in projection.options]
+    names = {("option", option.name.upper()) for option in options}
+    names |= {("metric", tally.name) for tally in feature.tallies}
+    names |= {("metric", gauge.name) for gauge in feature.gauges()}
+    names |= {("action of the API", name) for name in feature.actions}
+    names |= {("sub-command", name) for name in feature.commands}
+    names |= {("outlet", name) for name in feature.outlets()}
+    if feature.rest and apps.is_installed("rest_framework"):
+        names |= {("route", route.name) for route in import_module(feature.rest).urlpatterns}
+    return names
 
 
 def check_caches(

@@ -154,6 +154,16 @@ class Problem:
     message: str
 
 
+def own_options() -> set[str]:
+    """Return the names of all options of this package, in capitals."""
+    of_strategies = (
+        option for one in STRATEGIES for option in (*(one.namespaces or ()), *(one.fields or ()))
+    )
+    projected = (option for one in _OWN for option in one.options)
+    known = (*COMMON, *of_strategies, *projected, *_OF_NAMESPACES)
+    return {option.name.upper() for option in known}
+
+
 def strategies() -> dict[str, Declaration]:
     """The strategies of named counters."""
     return {one.name: one for one in STRATEGIES if one.namespaces is not None}

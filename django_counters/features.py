@@ -658,20 +658,6 @@ def forgetting() -> list[Feature]:
     return [feature for feature in features() if type(feature).forget is not Feature.forget]
 
 
-def panels() -> list[Panel]:
-    """Return the sections that apps add to the page of a counter."""
-    return [import_string(feature.panel)() for feature in features() if feature.panel]
-
-
-def sections(
-    request: HttpRequest, counters: Iterable[OnPage]
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return template and context of each section of these counters."""
-    present = panels()
-    pairs = ((panel, panel.context(request, each)) for each in counters for panel in present)
-    return [(panel.template, context) for panel, context in pairs if context is not None]
-
-
 def rest_modules() -> list[Any]:
     """Return the modules that apps add to the API."""
     return [import_module(feature.rest) for feature in features() if feature.rest]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 from django_counters import clock
 from django_counters.access import UPKEEP
 from django_counters.exceptions import CounterError, InvalidConfiguration
-from django_counters.features import Done, Job, absent_app, features
+from django_counters.features import Done, Job, absent_app, installed
 from django_counters.options import did_you_mean
 from django_counters.tables.standing import COUNTERS
 
@@ -53,14 +52,16 @@ def jobs() -> dict[str, Job]:
         raise InvalidConfiguration(problem=problem)
     every = getattr(settings, SETTING, {})
     # None switches a job off.
-    present = (job for job in _declared() if every.get(job.name, job.every) is not None)
+    present = (job for _app, job in _declared() if every.get(job.name, job.every) is not None)
     return {job.name: job._replace(every=every.get(job.name, job.every)) for job in present}
 
 
-def _declared() -> list[Job]:
-    found = [*JOBS, *(job for one in features() for job in one.jobs())]
+def _declared() -> list[tuple[str, Job]]:
+    """Return all jobs, each with its app."""
+    of_apps = ((app, job) for app, feature in installed().items() for job in feature.jobs())
+    declared = [*(("django_counters", job) for job in JOBS), *of_apps]
     # Those of the machine first: increments that arrive are folded by the same run.
-    return sorted(found, key=lambda job: not job.local)
+    return sorted(declared, key=lambda pair: not pair[1].local)
 
 
 def unknown(name: object, known: Iterable[str]) -> str:
@@ -72,13 +73,16 @@ def unknown(name: object, known: Iterable[str]) -> str:
 
 def upkeep_problems() -> Iterator[str]:
     """Say what is wrong with ``COUNTERS_UPKEEP``."""
-    names, declared = [job.name for job in _declared()], getattr(settings, SETTING, {})
+    names: dict[str, list[str]] = {}
+    for app, job in _declared():
+        names.setdefault(job.name, []).append(app)
+    declared = getattr(settings, SETTING, {})
     if not isinstance(declared, Mapping):
         yield f"{SETTING} is a dictionary of seconds, such as {{'rollup': 30}}."
         return
-    for name, number in Counter(names).items():
-        if number > 1:
-            yield f"{number} jobs are called {name!r}: rename those of your apps."
+    for name, owners in names.items():
+        if len(owners) > 1:
+            yield f"{' and '.join(owners)} have a job {name!r}. Rename that of your app."
     for name, seconds in declared.items():
         if name not in names:
             yield f"{SETTING}: {unknown(name, names)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from django.utils.decorators import method_decorator
 from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.http import urlencode
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_POST
@@ -47,7 +48,7 @@ from django_counters.admin.readonly import (
 from django_counters.admin.refusals import said
 from django_counters.admin.subjects import Seen, is_gone, seen, visible
 from django_counters.exceptions import CounterError, RecordMissing
-from django_counters.features import panels
+from django_counters.features import OnPage, Panel, features
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.templatetags.counters_admin import grouped, signed
@@ -593,3 +594,17 @@ def _foreseen(counter: Seen, waiting: Any) -> dict[str, Any]:
     if found.refusal and not found.needs_approval:
         return {"preview": found, "problem": said(found.refusal)}
     return {"preview": found}
+
+
+def panels() -> list[Panel]:
+    """Return the sections that apps add to the page of a counter."""
+    return [import_string(feature.panel)() for feature in features() if feature.panel]
+
+
+def sections(
+    request: HttpRequest, counters: Iterable[OnPage]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return template and context of each section of these counters."""
+    present = panels()
+    pairs = ((panel, panel.context(request, each)) for each in counters for panel in present)
+    return [(panel.template, context) for panel, context in pairs if context is not None]

@@ -13,10 +13,10 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from django_counters.admin.adjusting import adjust_url
+from django_counters.admin.adjusting import adjust_url, sections
 from django_counters.admin.columns import Sparkline
 from django_counters.exceptions import CounterError, CounterUnavailable
-from django_counters.features import OnPage, sections
+from django_counters.features import OnPage
 from django_counters.fields import counter_fields
 from django_counters.hints import HINTS
 from django_counters.write.change import Ref

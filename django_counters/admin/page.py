@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
-from django_counters.admin.adjusting import AdjustingMixin, adjust_url, waiting_of
+from django_counters.admin.adjusting import AdjustingMixin, adjust_url, sections, waiting_of
 from django_counters.admin.history import history_of, numbers
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.overview import OverviewMixin
@@ -25,7 +25,7 @@ from django_counters.admin.readonly import address, list_url
 from django_counters.admin.subjects import visible
 from django_counters.conf import Policy
 from django_counters.exceptions import CounterError
-from django_counters.features import OnPage, sections
+from django_counters.features import OnPage
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of

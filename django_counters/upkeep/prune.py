@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 
 from django.db import DEFAULT_DB_ALIAS, router
@@ -27,17 +28,17 @@ _BATCH = 1_000
 def prune_all(using: str = DEFAULT_DB_ALIAS) -> tuple[dict[str, int], dict[str, str]]:
     """Delete all expired rows. Return how many of each kind, and the errors of apps by app."""
     failed: dict[str, str] = {}
-    pruned = {
-        "tokens": prune(using),
-        "generations": prune_landed(using),
-        "histories": prune_histories(using),
-        "samples": forget_history(using),
-        "cells": prune_cells(using),
-        "incidents": prune_incidents(using),
-    }
+    pruned = Counter(
+        tokens=prune(using),
+        generations=prune_landed(using),
+        histories=prune_histories(using),
+        samples=forget_history(using),
+        cells=prune_cells(using),
+        incidents=prune_incidents(using),
+    )
     for rows in attempted(using, lambda feature: feature.prune(using), failed):
-        pruned |= rows
-    return pruned, failed
+        pruned.update(rows)
+    return dict(pruned), failed
 
 
 def prune(using: str = DEFAULT_DB_ALIAS) -> int:

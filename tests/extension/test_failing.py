@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError
 from django.db import connection
 
+from django_counters.checks import check_names
 from django_counters.contrib.holds.apps import Holds
-from django_counters.features import Finding, Gauge, GaugeValue
+from django_counters.features import Feature, Finding, Gauge, GaugeValue
+from django_counters.jobs import upkeep_problems
+from django_counters.options import Option
+from django_counters.upkeep.prune import prune_all
 from tests.extension.apps import SAD, Moods
 from tests.extension.models import Mood
 from tests.extension.test_extension import output, sampled
@@ -26,13 +32,14 @@ def fail(*_: Any) -> Any:
         cursor.execute("SELECT number FROM no_such_table")
 
 
-@pytest.fixture(autouse=True)
-def holds_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _holds_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hooks of the first app raise."""
     for hook in ("prune", "drifts", "findings", "inquiries"):
         monkeypatch.setattr(Holds, hook, fail)
 
 
+@pytest.mark.usefixtures("_holds_fail")
 def test_others_prune() -> None:
     Mood.objects.create(key="a", text="")
     with pytest.raises(CommandError, match=rf"{HOLDS} failed: \w+Error: .*no_such_table"):
@@ -40,12 +47,14 @@ def test_others_prune() -> None:
     assert not Mood.objects.exists()
 
 
+@pytest.mark.usefixtures("_holds_fail")
 def test_others_are_verified() -> None:
     Mood.objects.create(key="a", text="odd")
     with pytest.raises(CommandError, match=rf"a: 1, not 0; {HOLDS} failed: .*no_such_table"):
         output("verify")
 
 
+@pytest.mark.usefixtures("_holds_fail")
 def test_others_have_findings() -> None:
     for text in ("sad", "lonely"):
         Mood.objects.create(key="a", text=text)
@@ -70,3 +79,61 @@ def test_a_gauge_that_is_not_declared_is_left_out_and_reported(
     monkeypatch.setattr(Moods, "findings", findings)
     assert [sample.value for sample in sampled("default") if "moods" in sample.metric.name] == [1]
     assert "moods_happy_counters is not among the gauges of its app" in output("doctor")
+
+
+def second(**declared: object) -> Any:
+    """Return an app that declares something of its own."""
+    feature = type("Second", (Feature,), declared)()
+    return SimpleNamespace(name="shop.second", counters_feature=feature)
+
+
+@pytest.mark.parametrize(
+    ("declared", "what"),
+    [
+        ({"options": Moods.options}, "option: 'MOOD'"),
+        ({"namespace_options": Moods.namespace_options}, "option: 'SHARED'"),
+        ({"actions": Moods.actions}, "action of the API: 'cheer'"),
+        ({"commands": Moods.commands}, "sub-command: 'mood'"),
+        ({"outlets": Moods.outlets}, "outlet: 'diary'"),
+        ({"tallies": Moods.tallies}, "metric: 'moods_cheered_total'"),
+        ({"gauges": Moods.gauges}, "metric: 'moods_sad_counters'"),
+        ({"rest": "tests.extension.rest"}, "route: 'cheer'"),
+    ],
+)
+def test_two_apps_that_declare_one_name_are_named(
+    declared: dict[str, object], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_names() == []
+    monkeypatch.setitem(apps.app_configs, "second", second(**declared))
+    messages = [error.msg for error in check_names()]
+    assert f"tests.extension and shop.second declare the same {what}." in messages
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"namespace_options": (Option("MAX_AGE", None, "", ""),)},
+        {"namespace_options": (Option("HISTORY", None, "", ""),)},
+        {"actions": {"increment": "shop.increment"}},
+    ],
+)
+def test_so_is_this_package(declared: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(apps.app_configs, "second", second(**declared))
+    (error,) = check_names()
+    assert error.msg.startswith("django_counters and shop.second declare the same ")
+
+
+def test_two_jobs_of_one_name_name_their_apps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(apps.app_configs, "second", second(jobs=Moods.jobs))
+    (problem,) = upkeep_problems()
+    assert problem == (
+        "tests.extension and shop.second have a job 'cheer'. Rename that of your app."
+    )
+
+
+def test_two_apps_that_delete_rows_of_one_kind_are_added_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Mood.objects.create(key="a", text="")
+    monkeypatch.setitem(apps.app_configs, "second", second(prune=lambda *_: {"moods": 2}))
+    assert prune_all()[0]["moods"] == 3
