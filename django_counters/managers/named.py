@@ -91,24 +91,24 @@ class CounterManager(RowsManager[Row]):
         change together or not at all. An event too long ago for one period is counted in those that
         are kept for longer.
 
-        Where the namespace has a ``BUFFER`` the change waits in this process, within a transaction
-        from its commit on; one with a token, or with ``immediately``, goes past the buffer.
+        If an app takes the namespace's changes before they are counted (its *intake*), the change
+        waits there. Pass ``immediately`` to count it now.
 
         Adding zero changes nothing and sends no signal. It returns the present value, or `Unknown`
-        for a cached counter and one with a buffer, and uses up a token. Bounds, tags and ``at``
+        for a cached counter and one with an intake, and uses up a token. Bounds, tags and ``at``
         aren't checked.
 
         Returns:
             The new value, `Counted`, which is an int. `Unknown` where it is not known: in a ledger,
-            in a collector, in a buffer, and of a cached counter in a transaction or without its
+            in a collector, in an intake, and of a cached counter in a transaction or without its
             Redis.
 
         Raises:
             InvalidKey, InvalidDelta, InvalidToken: an argument isn't a key, an integer, a token.
             InsufficientCount, CeilingExceeded: the value would cross its floor, or its ceiling.
             UnsupportedBounds: the namespace is not exact, and it is not the floor that a sharded
-                one declares; or it has a buffer.
-            UnsupportedOption: ``immediately``, and the namespace is not cached and has no buffer.
+                one declares; or it has an intake.
+            UnsupportedOption: ``immediately``, and the namespace is not cached and has no intake.
             UnsupportedToken: the namespace is cached, and the token is no UUIDv7.
             InvalidTags: a tag is not declared, or its value is no text of at most 60 characters.
             InvalidMoment: ``at`` is more than 5 minutes ahead, or before all that is kept.

@@ -60,10 +60,10 @@ def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
 
 
 def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Forget how far buffers are that landed nothing for 30 days; how many. In small batches.
+    """Delete histories of pages that stood still for 30 days, in small batches; return how many.
 
-    None of them goes on: one that landed nothing for a day begins a new history. What one has
-    published is refused when it is older than 28 days. The clock is that of the database.
+    None of them continues: after a day without a page, a new history begins. Published pages are
+    refused when they are older than 28 days. The times are the database's.
     """
     if not router.allow_migrate_model(using, CounterPosition):
         return 0
