@@ -71,7 +71,7 @@ COMMON = (
         None,
         "None or an integer from 0 on",
         "By how much one person alone may "
-        "[adjust](../how-to/correct-a-count.md#a-second-person) a counter, up or down; "
+        "[adjust](../adjustments.md#a-second-person) a counter, up or down; "
         "more needs a second person. None: by any amount.",
         lambda value: value is None or is_integer(value, 0),
         code="E023",

@@ -1,4 +1,4 @@
-"""Adjust counters with who did it and why, or forget them."""
+"""Adjust counters and record the person and the reason; forget counters."""
 
 from __future__ import annotations
 
@@ -59,31 +59,31 @@ from django_counters.write.collector import AsyncCollector, collector_of
 from django_counters.write.once import Call, once
 from django_counters.write.pipeline import owed
 
-# The tables of numbers that writers of one counter add to at once.
+# The tables of numbers to which concurrent writers of one counter add.
 _NUMBERS = frozenset({"CounterCell", "CounterOccurrence"})
 
 LONGEST_REQUEST_ID = 128
-# Invisible letters and signs: fillers of Hangul, the empty pattern of Braille.
+# Invisible letters and signs: Hangul fillers, the empty Braille pattern.
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
 
 class Person(NamedTuple):
-    """Who adjusts: a user, or anything with a name."""
+    """A user, or a job, a team or another thing with a name."""
 
     id: str
     name: str
 
     def is_same(self, other: Person) -> bool:
-        """Whether both are the same person, by id, which outlives a name, or by name."""
+        """Return whether both are the same person: by id, which outlives a name, or by name."""
         return self.name == other.name or bool(self.id and self.id == other.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to change, and why. One of ``to`` and ``by`` is given.
+    """A change with its reason and people. One of ``to`` and ``by`` is None.
 
     ``last``: the number of the last adjustment that the person saw, zero for none. While it is
-    still the last one, ``by`` needs no expected value: increments meanwhile do not matter.
+    still the last one, ``by`` ignores the expected value: increments since then don't matter.
     """
 
     to: int | None
@@ -99,16 +99,16 @@ class Order:
 
     @property
     def how(self) -> str:
-        """Whether the amount is the new value, ``to``, or the change, ``by``."""
+        """Return ``to`` if the amount is the new value, ``by`` if it is the change."""
         return "by" if self.to is None else "to"
 
     @property
     def amount(self) -> int:
-        """The new value, or the change."""
+        """Return the new value, or the change."""
         return self.by or 0 if self.to is None else self.to
 
     def delta(self, before: int) -> int:
-        """By how much a value changes."""
+        """Return the change of a value."""
         return self.amount if self.to is None else self.to - before
 
 
@@ -125,64 +125,63 @@ def order_of(
     allow_below_floor: bool = False,
     last: int | None = None,
 ) -> Order:
-    """A checked order.
+    """Return a checked order.
 
     Raises:
-        InvalidAdjustment: it does not say what to do, who asks, or why.
+        InvalidAdjustment: the amount, the actor or the reason is missing or invalid.
         InvalidDelta: a number is invalid.
     """
     if (to is None) == (by is None):
-        raise InvalidAdjustment(problem="give either the new value (to) or the change (by)")
-    who = person_of(actor, "an actor")
-    second = None if approver is None else person_of(approver, "an approver")
+        raise InvalidAdjustment(problem="pass either the new value (to) or the change (by)")
+    who = person_of(actor, "actor")
+    second = None if approver is None else person_of(approver, "approver")
     if second and second.is_same(who):
-        raise InvalidAdjustment(
-            problem="an adjustment is approved by another person than its author"
-        )
+        raise InvalidAdjustment(problem="approver must be another person than actor")
     return Order(
         to=None if to is None else check_integer(to),
         by=None if by is None else check_delta(by),
         expected=None if expected is None else check_integer(expected),
-        reason=shown(reason, "a reason", REASON_LENGTH),
+        reason=shown(reason, "reason", REASON_LENGTH),
         actor=who,
         approver=second,
-        case=shown(case, "a case", CASE_LENGTH) if case else "",
-        request_id=text_of(request_id, "a request id", NAME_LENGTH) if request_id else "",
+        case=shown(case, "case", CASE_LENGTH) if case else "",
+        request_id=text_of(request_id, "request_id", NAME_LENGTH) if request_id else "",
         allow_below_floor=allow_below_floor,
         last=None if by is None else last,
     )
 
 
-def person_of(given: object, what: str) -> Person:
-    """A person, from a user or a name.
+def person_of(value: object, name: str) -> Person:
+    """Return a person, from a user or a name.
 
     Raises:
-        InvalidAdjustment: it is neither, or an unsaved user.
+        InvalidAdjustment: the value isn't a saved user or a name.
     """
-    if isinstance(given, Person):
-        return Person(given.id, text_of(given.name, what, NAME_LENGTH))
-    if hasattr(given, "get_username"):
-        user: Any = given
+    if isinstance(value, Person):
+        return Person(value.id, text_of(value.name, name, NAME_LENGTH))
+    if hasattr(value, "get_username"):
+        user: Any = value
         if user.pk is None:
-            raise InvalidAdjustment(problem=f"{what} is needed, and this user is not saved")
-        # The name of a custom user need not be a text.
-        return Person(str(user.pk), text_of(str(user.get_username()), what, NAME_LENGTH))
-    return Person("", text_of(given, what, NAME_LENGTH))
+            raise InvalidAdjustment(problem=f"{name} is a user that isn't saved")
+        # A custom user's name needn't be a text.
+        return Person(str(user.pk), text_of(str(user.get_username()), name, NAME_LENGTH))
+    return Person("", text_of(value, name, NAME_LENGTH))
 
 
-def text_of(given: object, what: str, longest: int) -> str:
-    """A text that a database can keep, without surrounding white space.
+def text_of(value: object, name: str, longest: int) -> str:
+    """Return a text that databases can store, without surrounding white space.
 
     Raises:
-        InvalidAdjustment: it is no text, or blank, or too long.
+        InvalidAdjustment: the value isn't a text, or is blank or too long.
     """
-    text = given.strip() if isinstance(given, str) else ""
+    text = value.strip() if isinstance(value, str) else ""
     if not text:
-        raise InvalidAdjustment(problem=f"{what} is needed, as a text that is not blank")
+        raise InvalidAdjustment(problem=f"{name} must be a text that isn't blank")
     if len(text) > longest:
-        raise InvalidAdjustment(problem=f"{what} may have {longest} characters, not {len(text)}")
+        problem = f"{name} has {len(text)} characters, at most {longest} are allowed"
+        raise InvalidAdjustment(problem=problem)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidAdjustment(problem=f"{what} has a character that no database keeps")
+        raise InvalidAdjustment(problem=f"{name} has a character that databases can't store")
     return text
 
 
@@ -191,7 +190,7 @@ _TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def steering(text: str) -> str:
-    """The first character that steers how a text is shown: of a terminal, or by its direction."""
+    """Return the first character that controls the display, of a terminal or by its direction."""
     for character in text:
         if character in _TURNS:
             return character
@@ -200,27 +199,27 @@ def steering(text: str) -> str:
     return ""
 
 
-def shown(given: object, what: str, longest: int) -> str:
-    """A text that shows as it is on a page, in a terminal and in a spreadsheet."""
-    text = text_of(given, what, longest)
+def shown(value: object, name: str, longest: int) -> str:
+    """Return a text that pages, terminals and spreadsheets display as it is."""
+    text = text_of(value, name, longest)
     if character := steering(text):
-        problem = f"{what} has a character that steers how it is shown: {character!a}"
+        problem = f"{name} has a character that controls its display: {character!a}"
         raise InvalidAdjustment(problem=problem)
     if not any(_is_seen(character) for character in text):
-        raise InvalidAdjustment(problem=f"{what} is needed, as a text that can be seen")
+        raise InvalidAdjustment(problem=f"{name} must have a visible character")
     return text
 
 
 def _is_seen(character: str) -> bool:
     category = unicodedata.category(character)
-    # Characters without a meaning (yet) show as a box.
+    # Unassigned characters display as a box.
     has_shape = category in ("Cn", "Co") or category[0] not in "CMZ"
     return has_shape and character not in _BLANK
 
 
-def request_id_of(given: str) -> str:
-    """The ``X-Request-ID`` of a request, if it can be kept; else an empty text."""
-    name = given.strip()
+def request_id_of(header: str) -> str:
+    """Return the ``X-Request-ID`` of a request if it can be stored, else an empty text."""
+    name = header.strip()
     return name if len(name) <= LONGEST_REQUEST_ID and name.isprintable() else ""
 
 
@@ -228,7 +227,7 @@ def request_id_of(given: str) -> str:
 
 
 class QuotaEffect(NamedTuple):
-    """How much of a quota is used before and after an adjustment."""
+    """The used part of a quota before and after an adjustment."""
 
     period: str
     before: int
@@ -244,9 +243,9 @@ class Preview:
         before: the exact value.
         after: the new value.
         delta: the change.
-        refusal: why the adjustment would be refused, if it would be.
-        needs_approval: whether it would be refused because it needs a second person.
-        last: the number of the last adjustment of the counter; zero if there is none.
+        refusal: the error that the adjustment would raise; None if it would succeed.
+        needs_approval: whether that error is the missing second person.
+        last: the number of the counter's last adjustment; zero for none.
         quotas: the effect on each quota in the present period, the shortest period first.
     """
 
@@ -262,20 +261,20 @@ class Preview:
 def preview(
     ref: Ref, *, to: object = None, by: object = None, allow_below_floor: bool = False
 ) -> Preview:
-    """The effect of an adjustment now. Changes nothing.
+    """Return the effect of an adjustment now. Changes nothing.
 
     Raises:
         InvalidDelta, InvalidAdjustment: the adjustment is invalid.
-        RecordMissing: the record does not exist (any more).
-        CounterUnavailable: the value cannot be read.
+        RecordMissing: the record doesn't exist.
+        CounterUnavailable: the value can't be read.
     """
     order = order_of(to=to, by=by, reason="-", actor="-", allow_below_floor=allow_below_floor)
     return foreseen(ref, order, ref.using)
 
 
 def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
-    """The effect of an order now."""
-    # First, so that it misses no adjustment that others make meanwhile.
+    """Return the effect of an order now."""
+    # Read first, so that a concurrent adjustment isn't missed.
     last = SqlAudit(alias).last_of(ref.owner, ref.text)
     before = strategy_of(ref, alias).read(ref.key, "exact", 0.0).value
     before += owed(ref, alias)
@@ -304,26 +303,28 @@ def _foreseen_quotas(ref: Ref, delta: int) -> tuple[QuotaEffect, ...]:
     )
 
 
-def adjust(ref: Ref, *, token: str | UUID | Token | None = None, **asked: Any) -> CounterAdjustment:
+def adjust(
+    ref: Ref, *, token: str | UUID | Token | None = None, **options: Any
+) -> CounterAdjustment:
     """Adjust one counter; see `CounterManager.adjust`."""
-    order, alias = order_of(**asked), ref.using
-    given = None if token is None else check_token(token)
+    order, alias = order_of(**options), ref.using
+    checked = None if token is None else check_token(token)
     settle_async([ref], alias)
     with adjusting(ref, alias) as audit:
-        if given is None:
+        if checked is None:
             return correct(ref, order, alias, audit)
-        return _correct_once(ref, order, alias, audit, given)
+        return _correct_once(ref, order, alias, audit, checked)
 
 
 def settle_async(refs: Iterable[Ref], alias: str) -> None:
-    """Apply what asynchronous code has collected. It commits at once, as that code does."""
+    """Apply the changes that asynchronous code has collected. They commit at once."""
     if isinstance(collector_of(alias), AsyncCollector):
         settle(refs, alias)
 
 
 @contextmanager
 def adjusting(ref: Ref, alias: str) -> Iterator[SqlAudit]:
-    """A transaction, or a savepoint, in which nobody else adjusts."""
+    """Open a transaction or savepoint that no concurrent adjustment can enter."""
     audit = registry.kept(SqlAudit, alias)
     with registry.corrections(ref.table, alias).correcting():
         audit.alone()
@@ -341,7 +342,7 @@ def correct(ref: Ref, order: Order, alias: str, audit: SqlAudit) -> CounterAdjus
 def _correct_once(
     ref: Ref, order: Order, alias: str, audit: SqlAudit, token: Token
 ) -> CounterAdjustment:
-    """Adjust one counter, or return the adjustment that the token has made before."""
+    """Adjust one counter, or return the adjustment that an earlier call with the token made."""
     call = Call(f"adjust {order.how} {ref.owner}", {ref.text: order.amount})
     rows: list[CounterAdjustment] = []
 
@@ -358,29 +359,29 @@ def _correct_once(
 
 
 def forget(key: object, using: str | None) -> int:
-    """Set a named counter to zero in one transaction, and return its last value.
+    """Set a named counter to zero in one transaction; return its last value.
 
-    Its rows in other tables go with it; see `write.belongings`. Amounts that wait elsewhere, and
-    entries of the ledger, stay there. The total and the periods are reduced by them, so that the
-    sums are zero after a rollup and a flush.
+    Deletes its rows in other tables; see `write.belongings`. Pending amounts and entries of the
+    ledger stay there. The total and the periods are reduced by them, so that the sums are zero
+    after a rollup and a flush.
     """
     ref = named(key, using)
     settle_async([ref], ref.using)
     corrections = registry.corrections(ref.table, ref.using)
     with corrections.correcting():
         value = _forgotten(ref, corrections)
-        # A later rollup needs the row, and so do entries.
+        # A later rollup and entries need the row if it isn't zero.
         rows = COUNTERS.rows(ref.using).filter(key=ref.text)
         rows.filter(value=0, outside__isnull=True).delete()
     return value
 
 
 def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
-    """Take the value of a counter away, and what belongs to it.
+    """Take a counter's value away, and its rows in other tables.
 
-    Rows are changed in the order of those who count: actors, total, periods, sets, occurrences.
-    Writers of some strategies go on meanwhile, so numbers are not deleted, but reduced by what they
-    were at the moment of the value.
+    Rows are changed in the same order as by increments: actors, total, periods, sets, occurrences.
+    Writers of some strategies go on concurrently, so numbers aren't deleted. Each is reduced by its
+    amount at the moment when the value was read.
     """
     measure = ref.measure
     parts: list[Part] = []
@@ -393,7 +394,7 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
         if value:
             strategy_of(ref, ref.using).apply(Batch((_taken(ref, value),)))
     else:
-        amounts = meet([ref], ref.using).found[ref.key]
+        amounts = lock([ref], ref.using).amounts[ref.key]
         if stored is not None:
             amounts, parts = corrections.counted(ref.key, stored.id)
         outside = registry.outside(ref.recipe, ref.table, ref.using)
@@ -419,17 +420,17 @@ def _forget_rows(ref: Ref, among: Collection[str]) -> Mapping[str, int]:
 
 
 def _taken(ref: Ref, value: int) -> Delta:
-    """The change that takes a value away, from no period."""
+    """Return the change that takes a value away, from no period."""
     return Change(ref, -value).apart._replace(bounds=UNBOUNDED, effects=())
 
 
 def _take(ref: Ref, value: int, amounts: Amounts, corrections: SqlCorrections) -> None:
-    """Take a value away from a total that is held."""
+    """Take a value away from a locked total."""
     low, high = INT8
     if not low <= -value <= high:
         raise CounterOverflow(key=ref.label, low=low, high=high)
     if value and ref.recipe.can.entries:
-        # Entries are its history, so this is another entry.
+        # A ledger's history is its entries, so add another entry.
         strategy_of(ref, ref.using).apply(Batch((_taken(ref, value),)))
     elif value:
         corrections.check(ref.key, -value, amounts.total or 0)
@@ -437,7 +438,7 @@ def _take(ref: Ref, value: int, amounts: Amounts, corrections: SqlCorrections) -
 
 
 def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
-    """Let what waits in Redis come to nothing when it lands in the periods."""
+    """Offset the pending amounts in Redis, so that the periods are zero after the next flush."""
     if ref.measure is not None:
         measures = registry.measures(ref.using)
         known = {measures.ensure(ref.measure).id: ref.measure}
@@ -455,11 +456,11 @@ def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
     transaction.on_commit(for_this_tenant(forget_outside), using=ref.using, robust=True)
 
 
-# The change itself: hold counters, read their exact values, change them, and record that.
+# The change: lock counters, read their exact values, change them, and write the rows.
 
 
 def settle(refs: Iterable[Ref], alias: str) -> None:
-    """Apply what the caller has collected for the counters."""
+    """Apply the changes that the caller has collected for the counters."""
     if collector_of(alias) is not None:
         pipeline.settle([ref.text for ref in refs if not ref.owner], alias)
 
@@ -480,8 +481,8 @@ class Corrected:
 
     Attributes:
         rows: the written adjustments, in the order of the orders.
-        refused: the refused counters, and why.
-        in_vain: whether totals were created for some of the refused counters.
+        refused: the error of each refused counter.
+        in_vain: whether rows were created for refused counters.
     """
 
     rows: Sequence[CounterAdjustment]
@@ -490,35 +491,35 @@ class Corrected:
 
 
 def correct_many(orders: Sequence[tuple[Ref, Order]], alias: str, audit: SqlAudit) -> Corrected:
-    """Adjust those of some counters of one table that are not refused, within `adjusting`.
+    """Adjust counters of one table, except the refused ones, within `adjusting`.
 
-    It holds the totals first, so that the values do not change before the adjustments. The number
-    of statements does not depend on the number of counters, except for entries.
+    Locks the totals first, so that the values don't change before the adjustments. The number of
+    statements doesn't depend on the number of counters, except for entries.
     """
-    met = meet([ref for ref, _ in orders], alias)
+    locked = lock([ref for ref, _ in orders], alias)
     plans: list[Planned] = []
     refused: dict[Ref, errors.CounterError] = {}
     for ref, order in orders:
         try:
-            plans.append(_planned(ref, order, met, audit))
+            plans.append(_planned(ref, order, locked, audit))
         except errors.CounterError as error:
             refused[ref] = error
-    rows = _carried_out(plans, met.corrections, alias, audit) if plans else []
-    in_vain = any(ref.key in met.made for ref in refused)
+    rows = _carried_out(plans, locked.corrections, alias, audit) if plans else []
+    in_vain = any(ref.key in locked.made for ref in refused)
     return Corrected(rows, refused, in_vain)
 
 
-def _planned(ref: Ref, order: Order, met: Met, audit: SqlAudit) -> Planned:
-    """The adjustment of a counter that is held, unless it is refused."""
-    if ref.key not in met.values:
+def _planned(ref: Ref, order: Order, locked: Locked, audit: SqlAudit) -> Planned:
+    """Return the adjustment of a locked counter; raise the error that refuses it."""
+    if ref.key not in locked.values:
         raise errors.RecordMissing(key=ref.label)
-    before = met.values[ref.key]
+    before = locked.values[ref.key]
     delta = order.delta(before)
     refuse_stale(ref, order, before, audit)
     refuse(ref, order, before)
     can = ref.recipe.can
     if not can.entries:
-        met.corrections.check(ref.key, delta, met.found[ref.key].total or 0)
+        locked.corrections.check(ref.key, delta, locked.amounts[ref.key].total or 0)
     return Planned(ref, order, before, delta, can)
 
 
@@ -533,11 +534,11 @@ def _carried_out(
         entries = ledger.adjust({plan.ref.text: plan.delta for plan in entered})
     if credited:
         corrections.correct({plan.ref.key: plan.delta for plan in credited})
-    # An adjustment counts in the period in which it is made, and has no tags.
+    # An adjustment counts in the present period, without tags.
     made = [Change(plan.ref, plan.delta).apart for plan in credited]
     if any(delta.effects for delta in made):
         corrections.add_cells(in_period(made, corrections))
-        # A period may have begun since each was asked about, and have less room.
+        # A new period may have begun since the check, with less room.
         refuse_beyond_quotas(made, corrections, counted=True)
     if entered:
         made = [Change(plan.ref, plan.delta).apart for plan in entered]
@@ -550,45 +551,45 @@ def _carried_out(
     return rows
 
 
-class Met(NamedTuple):
-    """Counters whose totals are held by ``corrections``: their amounts and their exact values.
+class Locked(NamedTuple):
+    """Counters with totals locked by ``corrections``: their amounts and exact values.
 
     Missing records are in none of them. ``made``: the counters whose totals were created.
     """
 
     corrections: SqlCorrections
-    found: Mapping[Hashable, Amounts]
+    amounts: Mapping[Hashable, Amounts]
     values: Mapping[Hashable, int]
     made: frozenset[Hashable]
 
 
-def meet(refs: Sequence[Ref], alias: str) -> Met:
-    """Hold the totals of counters of one table until the transaction ends, and read them."""
+def lock(refs: Sequence[Ref], alias: str) -> Locked:
+    """Lock the totals of counters of one table until the transaction ends; return the values."""
     settle(refs, alias)
     corrections = registry.corrections(refs[0].table, alias)
     floors = [
         ref.key for ref in refs if ref.bounds.floor is not None and not ref.recipe.can.in_place
     ]
-    found, made = corrections.hold([one.key for one in refs], floors)
-    return Met(corrections, found, _exact(refs, found, alias), made)
+    amounts, made = corrections.hold([ref.key for ref in refs], floors)
+    return Locked(corrections, amounts, _exact(refs, amounts, alias), made)
 
 
 def foreseen_values(refs: Sequence[Ref], alias: str) -> dict[Ref, int]:
-    """The present exact values of existing counters of one table. Holds nothing."""
+    """Return the present exact values of existing counters of one table. Locks nothing."""
     corrections = registry.corrections(refs[0].table, alias)
     keys = [ref.key for ref in refs]
     # A missing record has no value; any other counter without a row is zero.
-    found = dict.fromkeys(keys, Amounts(None, 0)) if corrections.inserts else {}
-    values = _exact(refs, found | dict(corrections.read(keys)), alias)
+    absent = dict.fromkeys(keys, Amounts(None, 0)) if corrections.inserts else {}
+    values = _exact(refs, absent | dict(corrections.read(keys)), alias)
     known = (ref for ref in refs if ref.key in values)
     return {ref: values[ref.key] + pipeline.owed(ref, alias) for ref in known}
 
 
 def _exact(
-    refs: Iterable[Ref], found: Mapping[Hashable, Amounts], alias: str
+    refs: Iterable[Ref], amounts: Mapping[Hashable, Amounts], alias: str
 ) -> dict[Hashable, int]:
-    """The exact values of what was found. Asks Redis for those of cached counters."""
-    values = {key: amounts.value for key, amounts in found.items()}
+    """Return the exact values for amounts. Reads those of cached counters from Redis."""
+    values = {key: amount.value for key, amount in amounts.items()}
     for strategy, keys in _outside(refs, alias):
         known = strategy.values(keys)
         values.update({key: known.get(key, 0) for key in keys if key in values})
@@ -596,10 +597,11 @@ def _exact(
 
 
 def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
-    """Refuse a decision that was made by looking at another value.
+    """Refuse a decision that was made on another value.
 
     Raises:
-        ValueChanged: the value is not the expected one, and that matters.
+        ValueChanged: the value isn't the expected one, and the change isn't only by increments
+            that don't matter to ``by``; see `Order`.
     """
     if order.expected in (None, before):
         return
@@ -610,7 +612,7 @@ def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
 def refuse(ref: Ref, order: Order, before: int) -> None:
     """Refuse an adjustment beyond the bounds, or one that needs a second person."""
     if ref.measure is not None and ref.measure.counts_actors:
-        problem = f"{ref.label} counts actors: its value is how many there are; count or forget one"
+        problem = f"the value of {ref.label} is its number of actors: count or forget an actor"
         raise errors.InvalidAdjustment(problem=problem)
     delta, limit = order.delta(before), ref.approve_above
     _refuse_number(ref, order, before, delta)
@@ -636,7 +638,7 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
 
 
 def _columns(plan: Planned, entries: Mapping[str, UUID]) -> dict[str, Any]:
-    """The columns of an adjustment."""
+    """Return the columns of an adjustment."""
     ref, order, before, delta, _ = plan
     key = ref.text
     second = order.approver or Person("", "")
@@ -658,7 +660,7 @@ def _columns(plan: Planned, entries: Mapping[str, UUID]) -> dict[str, Any]:
 
 
 def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
-    # Django logs the name of a callback that fails, and a partial has none.
+    # Django logs the name of a failing callback, and a partial has none.
     def tell() -> None:
         counter_adjusted.send(sender=CounterAdjustment, adjustment=row, using=alias)
 
@@ -666,7 +668,7 @@ def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
 
 
 def _forget_after_commit(strategy: Outside, keys: Sequence[Hashable], alias: str) -> None:
-    """Let Redis forget the totals of cached counters."""
+    """Drop the totals of cached counters in Redis after the commit."""
 
     def forget_totals() -> None:
         strategy.forget(keys)
@@ -675,14 +677,14 @@ def _forget_after_commit(strategy: Outside, keys: Sequence[Hashable], alias: str
 
 
 def _outside(refs: Iterable[Ref], alias: str) -> Iterable[tuple[Outside, list[Hashable]]]:
-    found: dict[Outside, list[Hashable]] = {}
+    keys: dict[Outside, list[Hashable]] = {}
     for ref in refs:
         strategy = registry.outside(ref.recipe, ref.table, alias)
         if strategy:
-            found.setdefault(strategy, []).append(ref.key)
-    return found.items()
+            keys.setdefault(strategy, []).append(ref.key)
+    return keys.items()
 
 
 def strategy_of(ref: Ref, alias: str) -> Strategy:
-    """How a counter is read."""
+    """Return the strategy that reads a counter."""
     return registry.strategy(ref.recipe, ref.table, alias)

@@ -29,32 +29,36 @@ from django_counters.write.once import Call, once
 from django_counters.write.records import ref_of
 
 _State = AdjustmentRequest.State
-_OWN = "a request is decided by another person than its author"
+_OWN = "another person than the requester must decide on a request"
 
 
 def ask(
-    ref: Ref, *, token: str | UUID | Token | None = None, expected: int | None = None, **asked: Any
+    ref: Ref,
+    *,
+    token: str | UUID | Token | None = None,
+    expected: int | None = None,
+    **options: Any,
 ) -> AdjustmentRequest:
-    """Ask a second person for an adjustment. Adjusts nothing yet.
+    """Request an adjustment, for a second person to decide. Adjusts nothing yet.
 
-    The request is in the database of the counter. With a token it is made once, however often the
-    call is repeated.
+    The request is in the counter's database. With a token it is made once, even if the call is
+    repeated.
 
     Args:
-        expected: the value that the person saw; None: whatever it is.
-        asked: the other arguments of `order_of`.
+        expected: the value that the requester saw; None: any value.
+        options: the other arguments of `order_of`.
 
     Raises:
-        ValueChanged: the value is not the expected one.
-        InsufficientCount, CeilingExceeded, CounterOverflow: nobody could approve it now.
+        ValueChanged: the value isn't the expected one.
+        InsufficientCount, CeilingExceeded, CounterOverflow: an approval would be refused now.
         InvalidAdjustment, InvalidDelta: the adjustment is invalid.
-        RecordMissing, CounterUnavailable: the value cannot be read.
+        RecordMissing, CounterUnavailable: the value can't be read.
         InvalidToken, TokenConflict, TokenExpired, OutcomeUnknown: as for adjustments.
     """
     alias = ref.using
-    order = order_of(expected=expected, **asked)
+    order = order_of(expected=expected, **options)
     if token is None:
-        # Whose commit is not answered is told that nobody knows.
+        # A commit without an answer raises OutcomeUnknown.
         with registry.tokens(alias).all_or_nothing():
             return _asked(ref, order, alias)
     call = Call(f"ask {order.how} {ref.owner}", {ref.text: order.amount})
@@ -71,7 +75,7 @@ def approve(
     request_id: str = "",
     using: str | None = None,
 ) -> tuple[AdjustmentRequest, CounterAdjustment]:
-    """Approve a request: one transaction decides on it and adjusts the counter. Both, as made.
+    """Approve a request and adjust the counter in one transaction; return both rows.
 
     If several people decide at the same time, one of them succeeds. The requester may not decide.
 
@@ -84,12 +88,12 @@ def approve(
         using: the database of the counter and of the request.
 
     Raises:
-        AdjustmentRequest.DoesNotExist: there is no such request.
-        RequestDecided: the request is decided already.
+        AdjustmentRequest.DoesNotExist: the request doesn't exist.
+        RequestDecided: the request was decided before.
         InvalidAdjustment: the approver is the requester, or has no name.
-        ValueChanged: the value is not the expected one.
+        ValueChanged: the value isn't the expected one.
         InsufficientCount, CeilingExceeded, CounterOverflow, RecordMissing, CounterUnavailable,
-        RetryTransaction, OutcomeUnknown: as for other adjustments. The request still waits.
+        RetryTransaction, OutcomeUnknown: as for other adjustments. The request stays undecided.
     """
     alias = using or router.db_for_write(AdjustmentRequest)
     asked = _rows(alias).get(pk=request)
@@ -108,7 +112,7 @@ def approve(
         last=last,
     )
     with adjusting(ref, alias) as audit:
-        # A second approver waits here, and then finds that the request is decided.
+        # A second approver waits here, and then gets RequestDecided.
         decided = _decide(asked.pk, _State.APPROVED, second, alias)
         row = correct(ref, order, alias, audit)
         decided.adjustment = row.number
@@ -119,9 +123,7 @@ def approve(
 def reject(
     request: int, *, actor: object, note: str = "", using: str | None = None
 ) -> AdjustmentRequest:
-    """Reject a request.
-
-    The requester may not reject it either: another person has to.
+    """Reject a request and return it. The requester may not reject it.
 
     Args:
         request: its number.
@@ -130,32 +132,33 @@ def reject(
         using: the database of the counter and of the request.
 
     Raises:
-        AdjustmentRequest.DoesNotExist: there is no such request.
-        RequestDecided: the request is decided already.
-        InvalidAdjustment: the actor is the requester, or has no name; the note cannot be shown.
-        CounterUnavailable, OutcomeUnknown: the database is away; it is not known what it has done.
+        AdjustmentRequest.DoesNotExist: the request doesn't exist.
+        RequestDecided: the request was decided before.
+        InvalidAdjustment: the actor is the requester, or has no name; the note can't be displayed.
+        CounterUnavailable: the database is unavailable. Nothing was changed.
+        OutcomeUnknown: the commit wasn't answered.
     """
     alias = using or router.db_for_write(AdjustmentRequest)
     second = person_of(actor, "an actor")
     asked = _rows(alias).get(pk=request)
     if requester_of(asked).is_same(second):
         raise InvalidAdjustment(problem=_OWN)
-    told = shown(note, "a note", REASON_LENGTH) if note.strip() else ""
+    checked = shown(note, "note", REASON_LENGTH) if note.strip() else ""
     with registry.tokens(alias).all_or_nothing():
-        return _decide(asked.pk, _State.REJECTED, second, alias, told)
+        return _decide(asked.pk, _State.REJECTED, second, alias, checked)
 
 
 def find(request: int, using: str | None = None) -> AdjustmentRequest:
-    """The request with a number.
+    """Return the request with a number.
 
     Raises:
-        AdjustmentRequest.DoesNotExist: there is no such request.
+        AdjustmentRequest.DoesNotExist: the request doesn't exist.
     """
     return _rows(using or router.db_for_write(AdjustmentRequest)).get(pk=request)
 
 
 def requester_of(request: AdjustmentRequest) -> Person:
-    """The requester."""
+    """Return the requester."""
     return Person(request.requester_id, request.requester_name)
 
 
@@ -185,7 +188,7 @@ def _asked(ref: Ref, order: Order, alias: str) -> AdjustmentRequest:
 def _decide(
     number: int, state: str, person: Person, alias: str, note: str = ""
 ) -> AdjustmentRequest:
-    """Decide on a waiting request. Holds its row until the transaction ends."""
+    """Decide on a request. Locks its row until the transaction ends."""
     decision: dict[str, Any] = {
         "state": state,
         "decider_id": person.id,
@@ -196,10 +199,10 @@ def _decide(
     try:
         is_made = _rows(alias).filter(pk=number, state=_State.WAITING).update(**decision)
     except IntegrityError as error:
-        # To a database, names that differ in case or accents may be those of one person.
+        # A database may treat names that differ in case or accents as equal.
         raise InvalidAdjustment(problem=_OWN) from error
-    # Within the transaction: an error behind its end would say that nothing was changed.
-    found = _rows(alias).get(pk=number)
+    # Within the transaction: an error after its end would claim that nothing was changed.
+    decided = _rows(alias).get(pk=number)
     if not is_made:
-        raise RequestDecided(request=number, state=found.state, decider=found.decider_name)
-    return found
+        raise RequestDecided(request=number, state=decided.state, decider=decided.decider_name)
+    return decided

@@ -1,4 +1,4 @@
-"""Verify that every adjustment is still there and unchanged."""
+"""Verify that every adjustment exists and is unchanged."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PAGE = 1000
 MISSING = "missing"
 CHANGED = "changed"
 UNBALANCED = "after is not before and change"
-UNEXPECTED = "a number that was never given"
-REPLACED = "not what the anchor says"
+UNEXPECTED = "a number out of sequence"
+REPLACED = "differs from the anchor"
 
 
 class Anchor(NamedTuple):
-    """An adjustment as it was once: its number and its digest, kept where it cannot be altered."""
+    """The number and digest of an adjustment, kept where an attacker can't alter them."""
 
     number: int
     digest: str
@@ -45,19 +45,19 @@ class Anchor(NamedTuple):
         """Read ``NUMBER:DIGEST``.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the text has another form.
         """
-        found = re.fullmatch(r"([1-9][0-9]{0,18}):([0-9a-f]{64})", text.strip(), re.ASCII)
-        if found is None:
-            raise ValueError(f"{text!r} is no anchor: NUMBER:DIGEST, with 64 hex digits")
-        return cls(int(found[1]), found[2])
+        match = re.fullmatch(r"([1-9][0-9]{0,18}):([0-9a-f]{64})", text.strip(), re.ASCII)
+        if match is None:
+            raise ValueError(f"{text!r} isn't an anchor. Pass NUMBER:DIGEST, with 64 hex digits")
+        return cls(int(match[1]), match[2])
 
     def __str__(self) -> str:
         return f"{self.number}:{self.digest}"
 
 
 class Flaw(NamedTuple):
-    """Adjustments that are not as they were: the first number, the last one, and the problem."""
+    """A range of altered or missing adjustments: the first number, the last one, the problem."""
 
     first: int
     last: int
@@ -73,10 +73,10 @@ class AuditReport:
     """The findings of `verify_audit`.
 
     Attributes:
-        checked: how many adjustments were looked at.
-        head: the last of them, to be kept as an anchor; None where there is none.
-        kept: the head of the last run without a flaw, which this one was compared with, too.
-        flaws: adjustments that are missing, or not as they were, in the order of their numbers.
+        checked: the number of adjustments that were read.
+        head: the last of them, for use as an anchor; None if there are no adjustments.
+        kept: the head of the last run without a flaw, which this run was also compared with.
+        flaws: altered or missing adjustments, in the order of their numbers.
     """
 
     checked: int = 0
@@ -85,7 +85,7 @@ class AuditReport:
     flaws: list[Flaw] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
-        """The same as plain data: numbers, texts and lists."""
+        """Return the report as plain data: numbers, texts and lists."""
         return {
             "checked": self.checked,
             "head": None if self.head is None else str(self.head),
@@ -95,19 +95,19 @@ class AuditReport:
 
 
 def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None) -> AuditReport:
-    """Compare every adjustment with its digest, and with the one before it.
+    """Compare every adjustment with its digest and with the previous one; return a report.
 
-    The head of the last run without a flaw is kept in a counter, and is compared with, too: so are
-    what requests say that they led to, and corrections in the ledger. A missing or different row
-    becomes an incident; nothing is repaired. It holds no locks, and adjustments that are made
-    meanwhile do no harm. The head is logged, too.
+    Also compares with the head of the last run without a flaw, which a counter keeps, with the
+    adjustments that requests name, and with corrections in the ledger. An altered or missing row
+    becomes an incident; nothing is repaired. Holds no locks, so adjustments can go on. Logs the
+    head.
 
     Args:
         using: the database.
-        anchor: the head of an earlier report, kept elsewhere. Without one, an attacker who alters
-            the head here, too, can cut off the last adjustments or write all of them anew.
+        anchor: the head of an earlier report, kept elsewhere. Without it, an attacker who also
+            alters the head here can cut off the last adjustments or rewrite all of them.
     """
-    # Before the walk: adjustments meanwhile are not missed.
+    # Before the walk, so that concurrent adjustments don't look like flaws.
     kept, led_to = _kept_head(using), _led_to(using)
     anchors = [known for known in (anchor, kept and Anchor(*kept)) if known is not None]
     walk = _Walk(anchors)
@@ -126,7 +126,7 @@ def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None)
 
 
 def _rows(using: str) -> Iterator[CounterAdjustment]:
-    """All of them in the order of their numbers; a page of them at a time is in memory."""
+    """Yield all adjustments in the order of their numbers, with one page in memory."""
     ordered = CounterAdjustment._base_manager.using(using).order_by("number")
     page = list(ordered[:PAGE])
     while page:
@@ -141,9 +141,9 @@ class _Walk:
         self.report = AuditReport()
         self._anchors = anchors
         self._due = 1
-        # The digest of the one before; None where that is missing.
+        # The digest of the previous adjustment; None if that is missing.
         self._before: str | None = ""
-        # When the last one was made; in a ledger, by the clock of the database.
+        # The time of the last adjustment; for a ledger, by the database's clock.
         self.since: datetime | None = None
 
     def take(self, row: CounterAdjustment) -> None:
@@ -169,7 +169,7 @@ class _Walk:
     def _problem(self, row: CounterAdjustment) -> str:
         if row.number < self._due:
             return UNEXPECTED
-        # After a gap there is nothing to compare with: the gap is the finding.
+        # After a gap there is no digest to compare with: the gap is the finding.
         if self._before is not None and not holds(self._before, row):
             return CHANGED
         if row.after != row.before + row.delta:
@@ -179,28 +179,28 @@ class _Walk:
         return ""
 
     def _blame(self, first: int, last: int, problem: str) -> None:
-        """Note a flaw, or that the one before goes on."""
+        """Add a flaw, or extend the previous one."""
         flaws = self.report.flaws
         if flaws and flaws[-1].problem == problem and flaws[-1].last == first - 1:
             first = flaws.pop().first
         flaws.append(Flaw(first, last, problem))
 
 
-# How far the audit was sound when it was last verified: kept apart from the adjustments.
+# The key of the counter that keeps the head of the last run without a flaw.
 _NAMED = f"{AUDITED}:"
 
 
 def _kept_head(using: str) -> tuple[int, str] | None:
-    """Number and digest of the last adjustment by then; None where nothing was verified."""
+    """Return the number and digest of the last verified adjustment; None for none."""
     kept = COUNTERS.rows(using).filter(key__startswith=_NAMED).order_by("-value")
-    found = kept.values_list("value", "key").first()
-    return found and (int(found[0]), str(found[1]).removeprefix(_NAMED))
+    row = kept.values_list("value", "key").first()
+    return row and (int(row[0]), str(row[1]).removeprefix(_NAMED))
 
 
 def _keep(number: int, digest: str, using: str) -> None:
     """Keep a head: a counter whose value is the number, and whose name has the digest.
 
-    A run that ends later than one that has seen more leaves that one's.
+    Doesn't replace a head with a higher number, which a concurrent run may have kept.
     """
     if (known := _kept_head(using)) and known[0] >= number:
         return
@@ -214,15 +214,18 @@ def _keep(number: int, digest: str, using: str) -> None:
 
 
 def _led_to(using: str) -> int:
-    """The last adjustment that a request says it led to; zero where there is none."""
+    """Return the last adjustment that a request names; zero for none."""
     requests = AdjustmentRequest._base_manager.using(using)
     return int(requests.aggregate(last=Max("adjustment"))["last"] or 0)
 
 
 def unexplained(since: datetime | None, using: str) -> int:
-    """How many corrections in the ledger have no adjustment; None: of all that it has.
+    """Return the number of corrections in the ledger without an adjustment.
 
-    Adjustments are made one after the other, so those of before the last one need no look.
+    Args:
+        since: the time of the last adjustment. Adjustments are made one after the other, so earlier
+            entries need no check. None checks all entries.
+        using: the database.
     """
     entries = ENTRIES.rows(using).filter(kind=DeltaColumns.Kind.ADJUSTMENT)
     if since is not None:

@@ -1,4 +1,4 @@
-"""A case: adjusts many counters for one reason, in steps. A repeated call goes on with the rest."""
+"""A case adjusts many counters for one reason, in steps. A repeated call adjusts the rest."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class AdjustedMany:
     """The result of a case.
 
     Attributes:
-        case: its name. The same call with the same name goes on where the last one ended.
-        changes: the adjusted counters, or those that a dry run would adjust.
-        done: how many counters earlier calls have adjusted.
-        refused: counters that were not adjusted, and why.
+        case: its name. A repeated call with this name adjusts the rest.
+        changes: the adjusted counters; for a dry run, those that a call would adjust.
+        done: the number of counters that earlier calls have adjusted.
+        refused: the reason for each counter that wasn't adjusted.
         dry_run: whether nothing was changed.
     """
 
@@ -53,7 +53,7 @@ class AdjustedMany:
 
     @property
     def delta(self) -> int:
-        """The sum of all changes."""
+        """Return the sum of all changes."""
         return sum(change.after - change.before for change in self.changes)
 
 
@@ -75,24 +75,24 @@ class CaseOptions(TypedDict, total=False):
 
 
 def given(to: object, by: object, ref_of: Callable[[Any], Ref]) -> Mapping[Ref, object]:
-    """The new values or the changes, by counter.
+    """Return the new values or the changes, by counter.
 
     Raises:
-        InvalidAdjustment: both or none are given, or it is no mapping, or two of its keys mean the
-            same counter.
+        InvalidAdjustment: both or none are passed, or the argument isn't a mapping, or two keys
+            are the same counter.
     """
     if (to is None) == (by is None):
-        raise InvalidAdjustment(problem="give either the new values (to) or the changes (by)")
+        raise InvalidAdjustment(problem="pass either the new values (to) or the changes (by)")
     amounts = by if to is None else to
     if not isinstance(amounts, Mapping):
-        raise InvalidAdjustment(problem="a mapping of counters to integers is needed")
-    found: dict[Ref, object] = {}
+        raise InvalidAdjustment(problem="pass a mapping of counters to integers")
+    checked: dict[Ref, object] = {}
     for key, amount in amounts.items():
         ref = ref_of(key)
-        if ref in found:
-            raise InvalidAdjustment(problem=f"{ref.label} is given twice")
-        found[ref] = amount
-    return found
+        if ref in checked:
+            raise InvalidAdjustment(problem=f"the mapping has {ref.label} twice")
+        checked[ref] = amount
+    return checked
 
 
 def adjust_many(
@@ -111,20 +111,20 @@ def adjust_many(
         amounts: the new value or the change of each counter.
         how: ``to`` for new values, or ``by`` for changes.
         case: the name of the case.
-        dry_run: report what would be done, and change nothing.
-        step: how many counters a transaction adjusts.
-        progress: called with the report so far, after each transaction.
+        dry_run: report the effect, and change nothing.
+        step: the number of counters that one transaction adjusts.
+        progress: called with the report after each transaction.
     """
     if not isinstance(case, str) or not case.strip():
-        raise InvalidAdjustment(problem="many at once need a case, which tells them from others")
+        raise InvalidAdjustment(problem="adjust_many() needs a name for the work: pass case")
     if step < 1:
-        raise InvalidAdjustment(problem="a step has one counter or more")
+        raise InvalidAdjustment(problem="step must be 1 or more")
     report = AdjustedMany(case.strip(), dry_run)
     # Check all orders before the first change.
     asked["case"] = case
     orders = [
         (ref, order_of(**{**asked, how: amounts[ref]}))
-        # By table: the statement that holds the counters of a table sorts them.
+        # By table: the statement that locks a table's counters sorts them.
         for ref in sorted(amounts, key=lambda ref: (ref.using, ref.owner))
     ]
     for alias, page in _pages(orders, step):
@@ -142,9 +142,9 @@ def adjust_many(
 
 
 def _pages(orders: Sequence[Asked], step: int) -> Iterator[tuple[str, Sequence[Asked]]]:
-    """The orders of each transaction, and its database."""
-    for alias, found in groupby(orders, key=lambda order: order[0].using):
-        group = list(found)
+    """Yield the orders of each transaction, and its database."""
+    for alias, same in groupby(orders, key=lambda order: order[0].using):
+        group = list(same)
         for start in range(0, len(group), step):
             yield alias, group[start : start + step]
 
@@ -152,9 +152,9 @@ def _pages(orders: Sequence[Asked], step: int) -> Iterator[tuple[str, Sequence[A
 def _rest(
     page: Sequence[Asked], report: AdjustedMany, audit: SqlAudit
 ) -> Iterator[Sequence[Asked]]:
-    """The orders that the case has not carried out yet, by table.
+    """Yield the orders that the case hasn't carried out yet, by table.
 
-    Call it within `adjusting`, so that no other process carries them out meanwhile.
+    Call it within `adjusting`, so that no other process carries them out concurrently.
     """
     done = audit.of_case(report.case, [(ref.owner, ref.text) for ref, _ in page])
     rest: list[Asked] = []
@@ -166,7 +166,7 @@ def _rest(
             report.done += 1
         else:
             report.refused[ref.label] = f"{report.case} has adjusted it by {earlier.delta:+}"
-    for _, group in groupby(rest, key=lambda asked: asked[0].owner):
+    for _, group in groupby(rest, key=lambda order: order[0].owner):
         yield list(group)
 
 
@@ -175,7 +175,7 @@ class _InVainError(Exception):
 
 
 def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: SqlAudit) -> None:
-    """Adjust counters of one table. Refused ones leave nothing behind."""
+    """Adjust counters of one table. Refused ones leave no rows."""
     try:
         with registry.corrections(group[0][0].table, alias).all_or_nothing():
             done = correct_many(group, alias, audit)
@@ -193,7 +193,7 @@ def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: Sql
 
 
 def _foresee(group: Sequence[Asked], alias: str, report: AdjustedMany) -> None:
-    """Report what would be done with counters of one table."""
+    """Report the effect on counters of one table."""
     values = foreseen_values([ref for ref, _ in group], alias)
     for ref, order in group:
         try:

@@ -1,4 +1,4 @@
-"""``manage.py counters adjust``, which adjusts the counters of a file, and ``counters audit``."""
+"""``manage.py counters adjust``, which adjusts counters from a file, and ``counters audit``."""
 
 from __future__ import annotations
 
@@ -38,32 +38,34 @@ class Table(NamedTuple):
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The arguments of the sub-command."""
+    """Add the arguments of the sub-command."""
     parser.add_argument(
         "--from",
         dest="source",
         required=True,
         type=Path,
         metavar="FILE.csv",
-        help=_("a table with the columns counter and to or by; a column field for records"),
+        help=_("a table with the columns counter, and to or by; and a column field for records"),
     )
-    parser.add_argument("--reason", required=True, help=_("why; kept with each adjustment"))
-    parser.add_argument("--case", help=_("what tells it from others; the file where not given"))
-    parser.add_argument("--actor", help=_("who does it; the user of this machine where not given"))
-    parser.add_argument("--approver", help=_("who else has agreed"))
-    parser.add_argument("--field", default="", help=_("which counter of records: app.Model.name"))
+    parser.add_argument("--reason", required=True, help=_("the reason of each adjustment"))
+    parser.add_argument("--case", help=_("the name of the case; default: the file and its digest"))
+    parser.add_argument("--actor", help=_("who adjusts; default: the user of this machine"))
+    parser.add_argument("--approver", help=_("the second person"))
+    parser.add_argument("--field", default="", help=_("the counter of records: app.Model.name"))
     parser.add_argument(
         "--allow-below-floor", action="store_true", help=_("let values end below their floor")
     )
-    parser.add_argument("--dry-run", action="store_true", help=_("say what would be done, no more"))
-    parser.add_argument("--step", type=int, default=STEP, help=_("how many in a transaction"))
+    parser.add_argument(
+        "--dry-run", action="store_true", help=_("print the effect, change nothing")
+    )
+    parser.add_argument("--step", type=int, default=STEP, help=_("counters per transaction"))
 
 
 def run(out: OutputWrapper, progress: Progress | None, using: str, **options: Any) -> None:
-    """Adjust what the file says.
+    """Adjust the counters of the file.
 
     Raises:
-        CommandError: the file is wrong, and nothing was done; or some counters were refused.
+        CommandError: the file is wrong, and nothing was changed; or some counters were refused.
     """
     table = _table(options["source"], options["field"], using)
     try:
@@ -91,13 +93,13 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # The user of a container may have no name.
-        raise CommandError("This machine does not know who you are: give --actor.") from None
+        # A container's user may have no name.
+        raise CommandError("The user of this machine has no name. Pass --actor.") from None
 
 
 def _as_json(report: AdjustedMany, using: str) -> str:
     changes = [change._asdict() for change in report.changes]
-    found = {
+    data = {
         "database": using,
         "case": report.case,
         "dry_run": report.dry_run,
@@ -107,7 +109,7 @@ def _as_json(report: AdjustedMany, using: str) -> str:
         "refused": report.refused,
         "changes": changes,
     }
-    return json.dumps(found)
+    return json.dumps(data)
 
 
 def _as_text(report: AdjustedMany) -> str:
@@ -130,29 +132,29 @@ def _table(source: Path, field: str, using: str) -> Table:
         reader = csv.DictReader(lines, strict=True)
         rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise CommandError(f"{source} cannot be read: {error}") from error
+        raise CommandError(f"{source} can't be read: {error}") from error
     if not rows:
-        raise CommandError(f"{source} has no rows below its head.")
+        raise CommandError(f"{source} has no rows below its header.")
     how = _how(source, list(reader.fieldnames or ()))
     amounts: dict[Ref, int] = {}
     for number, ref, amount in _read(source, rows, how, field, using):
         if ref in amounts:
-            raise CommandError(f"{source}, line {number}: {ref.label} stands there twice.")
+            raise CommandError(f"{source}, line {number}: {ref.label} is in the file twice.")
         amounts[ref] = amount
     name = f"{source.name[: CASE_LENGTH - 13]} {hashlib.sha256(content).hexdigest()[:12]}"
     return Table(how, amounts, name)
 
 
 def _how(source: Path, head: list[str]) -> str:
-    """Which of ``to`` and ``by`` the numbers are."""
+    """Return whether the numbers are new values, ``to``, or changes, ``by``."""
     strange = [name for name in head if name not in _KNOWN or head.count(name) > 1]
-    given = [name for name in ("to", "by") if name in head]
-    if strange or "counter" not in head or len(given) != 1:
-        found = ", ".join(head)
+    amounts = [name for name in ("to", "by") if name in head]
+    if strange or "counter" not in head or len(amounts) != 1:
+        columns = ", ".join(head)
         raise CommandError(
-            f"{source} needs the columns counter, and to or by, and may have field; it has {found}."
+            f"{source} needs the columns counter, to or by, and optionally field. It has {columns}."
         )
-    return given[0]
+    return amounts[0]
 
 
 def _read(
@@ -162,7 +164,7 @@ def _read(
     for number, row in rows:
         try:
             if None in row or None in row.values():
-                raise ValueError("it has not as many cells as the head")
+                raise ValueError("it has another number of cells than the header")
             ref = ref_of(row.get("field") or field, row["counter"], using)
             if not is_whole(ref):
                 raise ValueError(f"{ref.owner} has decimal places: adjust it in Python")
@@ -172,10 +174,10 @@ def _read(
 
 
 def _integer(text: str) -> int:
-    # No spaces, underscores or digits of other scripts, which int() would take.
+    # Refuse spaces, underscores and digits of other scripts, which int() accepts.
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"{text!r} is no integer")
+        raise ValueError(f"{text!r} isn't an integer")
     return int(text)
 
 
@@ -186,5 +188,5 @@ def audit(using: str, anchor: Anchor | None = None) -> Done:
     kept = f"; compared with {report.kept}" if report.kept else ""
     text = f"{report.checked} adjustments checked{head}{kept}"
     shown = ", ".join(map(str, report.flaws[:_MOST_SHOWN]))
-    problems = [f"{len(report.flaws)} places are not as they were: {shown}"] if shown else []
+    problems = [f"{len(report.flaws)} findings: {shown}"] if shown else []
     return Done(text, {"database": using, **report.as_data()}, problems)

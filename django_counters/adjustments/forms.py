@@ -23,14 +23,14 @@ class _Int8Field(forms.IntegerField):
 class AdjustForm(forms.Form):
     """An adjustment and its reason.
 
-    ``expected``, ``last`` and ``token`` come with the page: the value that it showed, the last
-    adjustment by then, and a token so that the form adjusts once.
+    The page adds ``expected`` (the value that it showed), ``last`` (the last adjustment at that
+    time) and ``token`` (so that the form adjusts once).
     """
 
     required_css_class = "required"
 
     how = forms.ChoiceField(
-        label=_("What do you know?"),
+        label=_("Adjust by"),
         choices=[
             (TO, _("the new value")),
             (BY, _("the change (−5 takes five away)")),  # noqa: RUF001
@@ -45,7 +45,7 @@ class AdjustForm(forms.Form):
     reason = forms.CharField(
         label=_("Reason"),
         help_text=_(
-            "Kept for ever: who reads it later has to understand why. At least 10 letters."
+            "Stays forever. Write it for people who read it in a year. At least 10 characters."
         ),
         min_length=LEAST_REASON,
         max_length=REASON_LENGTH,
@@ -77,7 +77,7 @@ class AdjustForm(forms.Form):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The arguments for `adjust`, from a valid form."""
+        """Return the arguments for `adjust`, from a valid form."""
         data = self.cleaned_data
         return {
             data["how"]: data["number"],
@@ -106,7 +106,7 @@ class RejectForm(forms.Form):
     required_css_class = "required"
 
     note = forms.CharField(
-        label=_("Why not"),
+        label=_("Reason for the rejection"),
         max_length=REASON_LENGTH,
         widget=AdminTextareaWidget(attrs={"rows": 2}),
     )

@@ -1,4 +1,4 @@
-"""The guard of the adjustments: triggers by which the database refuses to change or delete them."""
+"""The guard of adjustments: triggers that refuse to change or delete them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MISSING = "missing"
 
 
 def make(using: str, *, flushable: bool | None = None) -> None:
-    """Make the guard, where the table is there and it is not as it should be.
+    """Create the guard, if the table exists and the guard is missing or wrong.
 
     Args:
         using: the database.
         flushable: whether the whole table may be emptied at once, as Django does after tests with
-            transactions; None: in a test database.
+            transactions; None: only in a test database.
     """
     connection = connections[using]
     if CounterAdjustment._meta.db_table not in connection.introspection.table_names():
@@ -33,41 +33,41 @@ def make(using: str, *, flushable: bool | None = None) -> None:
     audit = audit_of(using)
     with _atomic(using):
         _execute(using, audit.alone)
-        # Two of us at once: the second one finds what the first has made.
+        # Of two concurrent calls the second one sees the guard of the first.
         if state(using) != wanted:
             guard = audit.flushable if wanted == FLUSHABLE else audit.strict
             _execute(using, *audit.remove, *guard.make)
 
 
 def remove(using: str) -> None:
-    """Remove the guard, or the rest of it."""
+    """Remove the guard, even an incomplete one."""
     with _atomic(using):
         _execute(using, *audit_of(using).remove)
 
 
 def state(using: str) -> str:
-    """The state of the guard: ``strict``, ``flushable``, ``loose`` or ``missing``.
+    """Return the state of the guard: ``strict``, ``flushable``, ``loose`` or ``missing``.
 
-    It is loose where a trigger is missing, is switched off, or does something else.
+    It is loose if a trigger is missing, is disabled, or does something else.
     """
     audit = audit_of(using)
-    found = present(using)
-    if found == audit.strict.looks:
+    triggers = present(using)
+    if triggers == audit.strict.looks:
         return STRICT
-    if found == audit.flushable.looks:
+    if triggers == audit.flushable.looks:
         return FLUSHABLE
-    return LOOSE if found else MISSING
+    return LOOSE if triggers else MISSING
 
 
 def present(using: str) -> dict[str, str]:
-    """The triggers of the guard as they are: a definition for each name."""
+    """Return the present triggers of the guard: {name: definition}."""
     with connections[using].cursor() as cursor:
         cursor.execute(audit_of(using).present)
         return dict(cursor.fetchall())
 
 
 def wanted_state(using: str) -> str:
-    """The right state of the guard in this database: ``strict``, or ``flushable`` for tests."""
+    """Return the right state of the guard here: ``strict``, or ``flushable`` in a test database."""
     connection: Any = connections[using]
     if connection.vendor == "sqlite" and connection.is_in_memory_db():
         return FLUSHABLE
@@ -79,7 +79,7 @@ def wanted_state(using: str) -> str:
 
 
 def _atomic(using: str) -> transaction.Atomic:
-    """A transaction; no savepoint in one where triggers commit what was done before."""
+    """Return a transaction, without a savepoint if DDL commits implicitly."""
     keeps = connections[using].features.can_rollback_ddl
     return transaction.atomic(using=using, savepoint=keeps)
 

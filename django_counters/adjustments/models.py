@@ -12,19 +12,18 @@ from django_counters.types import SUBJECT_LENGTH
 
 NAME_LENGTH = 255
 REASON_LENGTH = 1000
-# The requirements of the admin and the API; code may give less.
+# The shortest reason in the admin and the API; code may pass a shorter one.
 LEAST_REASON = 10
 CASE_LENGTH = 100
 
 
 class CounterAdjustment(models.Model):
-    """One correction of one counter. ``Counter.objects.adjust`` writes it; nothing alters it.
+    """A correction of one counter. ``Counter.objects.adjust`` writes it; nothing alters it.
 
-    Rows have the numbers 1, 2, 3 and so on without a gap, in the order of their commits. Each
-    carries a digest of itself and of the one before. Triggers of the database refuse to change or
-    delete any of them.
+    Rows have the numbers 1, 2, 3 and so on without a gap, in the order of their commits. Each has a
+    digest of itself and of the previous one. Triggers refuse to change or delete a row.
 
-    People are kept as text, so that an adjustment outlives who made it.
+    People are kept as text, so that an adjustment outlives its users.
     """
 
     number = models.BigIntegerField(_("number"), primary_key=True)
@@ -48,7 +47,7 @@ class CounterAdjustment(models.Model):
     created_at = models.DateTimeField(_("created at"))
     digest = models.CharField(_("digest"), max_length=64)
 
-    #: Whether this call adjusted nothing, because one with the same token did before.
+    #: Whether an earlier call with the same token made this adjustment.
     replayed = False
 
     class Meta:
@@ -57,7 +56,7 @@ class CounterAdjustment(models.Model):
         default_permissions = ("view",)
         permissions = [("approve_adjustment", _("Can approve an adjustment of somebody else"))]
         ordering = ("-number",)
-        # loaddata tries an UPDATE before it inserts, which the guard refuses to no row as well.
+        # Without this, loaddata tries an UPDATE first, which the guard refuses even for no row.
         select_on_save = True
         indexes = [
             models.Index(fields=["field", "key", "number"], name="counters_adjustments_of"),
@@ -80,12 +79,12 @@ class CounterAdjustment(models.Model):
         return f"{self.subject} {self.delta:+}"
 
     def save(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Adjustments are written by `CounterManager.adjust`."""
-        raise TypeError("Adjustments are written by Counter.objects.adjust().")
+        """Refuse: `CounterManager.adjust` writes adjustments."""
+        raise TypeError("An adjustment can't be saved. Call Counter.objects.adjust().")
 
     def delete(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Adjustments stay. A wrong one is corrected by another one."""
-        raise TypeError("Adjustments stay; make another one that corrects it.")
+        """Refuse: another adjustment corrects a wrong one."""
+        raise TypeError("An adjustment can't be deleted. Correct it by another one.")
 
     @property
     def subject(self) -> str:
@@ -94,10 +93,10 @@ class CounterAdjustment(models.Model):
 
 
 class AdjustmentRequest(models.Model):
-    """A request to adjust a counter by more than one person may do alone."""
+    """A request for an adjustment that needs a second person."""
 
     class State(models.TextChoices):
-        """What became of it."""
+        """The state of a request."""
 
         WAITING = "waiting", _("waiting")
         APPROVED = "approved", _("approved")
@@ -122,7 +121,7 @@ class AdjustmentRequest(models.Model):
     decider_name = models.CharField(_("decided by"), max_length=NAME_LENGTH, blank=True, default="")
     decided_at = models.DateTimeField(_("decided at"), null=True, blank=True)
     note = models.TextField(_("note"), max_length=REASON_LENGTH, blank=True, default="")
-    # The number of the adjustment that it led to.
+    # The number of the adjustment that the approval made.
     adjustment = models.BigIntegerField(_("adjustment"), null=True, blank=True)
 
     class Meta:

@@ -44,7 +44,7 @@ from django_counters.rest.views import change_body
 from django_counters.types import key_range, namespace_of, why_no_key
 from django_counters.values import result_of
 
-NO_SUCH = "There is no such request."
+NO_SUCH = "The request doesn't exist."
 
 
 NUMBER = OpenApiParameter("number", {"type": "integer", "minimum": 1}, OpenApiParameter.PATH)
@@ -54,7 +54,7 @@ NUMBER = OpenApiParameter("number", {"type": "integer", "minimum": 1}, OpenApiPa
 
 
 class AdjustBody(Body):
-    """The new value (``to``) or the change (``by``), and why."""
+    """The new value (``to``) or the change (``by``), and the reason."""
 
     to = WholeNumber(required=False)
     by = WholeNumber(required=False)
@@ -64,9 +64,9 @@ class AdjustBody(Body):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("to" in attrs) == ("by" in attrs):
-            raise serializers.ValidationError("Give either 'to' or 'by'.")
+            raise serializers.ValidationError("Send either 'to' or 'by'.")
         if attrs.get("by") == 0:
-            raise serializers.ValidationError({"by": ["A change by zero means nothing."]})
+            raise serializers.ValidationError({"by": ["A change by zero is refused."]})
         return attrs
 
 
@@ -78,7 +78,7 @@ class ApproveBody(Body):
 
 
 class RejectBody(Body):
-    """Why not."""
+    """The reason for a rejection."""
 
     note = Text(default="", allow_blank=True, max_length=REASON_LENGTH)
 
@@ -90,44 +90,44 @@ class RequestsQuery(PageQuery):
 
 
 class AdjustAnswer(ChangeAnswer):
-    """An adjustment; the number is that of its row in the audit."""
+    """An adjustment with its number in the audit."""
 
     number = serializers.IntegerField()
     before = Value()
 
 
 class RequestItem(Described):
-    """A request for an adjustment. One of to and by is given."""
+    """A request for an adjustment. One of `to` and `by` is null."""
 
     id = serializers.IntegerField()
     key = serializers.CharField()
     to = WholeNumber(allow_null=True)
     by = WholeNumber(allow_null=True)
-    expected = WholeNumber(help_text="The value when it was asked for.")
+    expected = WholeNumber(help_text="The value that the requester saw.")
     reason = serializers.CharField()
     case = serializers.CharField(allow_blank=True)
     allow_below_floor = serializers.BooleanField(
-        help_text="Whether the value may end below the floor: asked for in the admin or in Python."
+        help_text="Whether the value may end below the floor. The admin and Python can set it."
     )
     requester = serializers.CharField()
     created_at = serializers.DateTimeField()
     state = Word(choices=AdjustmentRequest.State.values)
     decider = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True)
-    note = serializers.CharField(allow_blank=True, help_text="Why it was rejected.")
+    note = serializers.CharField(allow_blank=True, help_text="The reason for the rejection.")
     adjustment = serializers.IntegerField(
-        allow_null=True, help_text="The number of the adjustment that it led to."
+        allow_null=True, help_text="The number of the adjustment, if approved."
     )
 
 
 class RequestAnswer(RequestItem):
-    """A request, as this one has left it."""
+    """A request after this call."""
 
     replayed = serializers.BooleanField()
 
 
 class ApprovedAnswer(RequestAnswer):
-    """A request that was approved, and how the counter was adjusted."""
+    """An approved request and its adjustment."""
 
     before = Value()
     value = Value()
@@ -135,14 +135,14 @@ class ApprovedAnswer(RequestAnswer):
 
 
 class RequestReadAnswer(RequestItem):
-    """A request. While it waits, with the present value, and the last adjustment of the counter."""
+    """A request. If undecided, with the counter's present value and last adjustment."""
 
     value = Value(allow_null=True)
     last = serializers.IntegerField(allow_null=True)
 
 
 class RequestListAnswer(Described):
-    """A page of a list. There is no way back, so previous is always null."""
+    """A page of a list. Pages only go forward, so `previous` is always null."""
 
     next = serializers.URLField(allow_null=True)
     previous = serializers.CharField(allow_null=True)
@@ -169,7 +169,7 @@ class AdjustView(PersonView):
     def post(self, request: Request, key: str) -> Response:
         """The change, its reason and the user are kept together, forever.
 
-        A change that needs a second person is answered with 202 and a request that waits.
+        If the change needs a second person, the answer is 202 with an undecided request.
         """
         target = self.target(key)
         self.need_person()
@@ -194,56 +194,56 @@ class AdjustView(PersonView):
         return answer
 
     def _address(self, number: int) -> str:
-        """Where the request is, under whichever address the project has the API."""
+        """Return the address of a request, under the project's own path for the API."""
         match = self.request.resolver_match
         return reverse(f"{match.namespace}:request" if match else "request", args=[number])
 
 
 class SeenView(PersonView):
-    """A view of requests: who may approve sees all of a counter, and who may adjust their own."""
+    """A view of requests. Approvers see all of a counter; users who may adjust see their own."""
 
     may = MayApprove
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         self.need_person()
-        # Each asks a rule of the project with one object, so for all rows of a list.
+        # One permission object for all rows of a list.
         self._approves, self._adjusts = MayApprove(), MayAdjust()
 
     def may_approve(self, access: Access) -> bool:
-        """Whether the user may decide on requests of some counter with this access."""
+        """Return whether the user may decide on requests of a counter with this access."""
         return self._approves.admits(self.request, self, access)
 
     def may_ask(self, access: Access) -> bool:
-        """Whether the user may ask for adjustments of some counter with this access."""
+        """Return whether the user may request adjustments of a counter with this access."""
         return self._adjusts.admits(self.request, self, access)
 
     def decides(self, target: Target) -> bool:
-        """Whether the user may decide on requests for this counter, but for their own."""
+        """Return whether the user may decide on other people's requests for this counter."""
         return self._approves.has_object_permission(self.request, self, target)
 
     def sees(self, row: AdjustmentRequest, target: Target) -> bool:
-        """Whether the user may see a request for this counter."""
+        """Return whether the user may see a request for this counter."""
         if self.decides(target):
             return True
-        # By id and name, both: another account may have the id, or take the name.
+        # By id and name: another account may get the id, or the name.
         is_own = approval.requester_of(row) == self.me
         return is_own and self._adjusts.has_object_permission(self.request, self, target)
 
     @property
     def me(self) -> Person:
-        """The user."""
-        return person_of(self.request.user, "a user")
+        """Return the user."""
+        return person_of(self.request.user, "user")
 
     def found(self, number: str) -> tuple[AdjustmentRequest, Target]:
-        """A request that the user may see, and its counter.
+        """Return a request that the user may see, and its counter.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the request doesn't exist, or is hidden from the user.
         """
         row = _row(number)
-        # A request that is not there takes as long to refuse as one that is hidden.
-        accesses = {} if row is None else {one: access_to(f"{one}:") for one in _labels_of(row)}
+        # The refusal of a missing request takes as long as that of a hidden one.
+        accesses = {} if row is None else {name: access_to(f"{name}:") for name in _labels_of(row)}
         for label, access in (accesses or {"": CLOSED}).items():
             is_admitted = self.may_approve(access) or self.may_ask(access)
             target = _targets(label, [row]).get(row.pk) if is_admitted and row else None
@@ -257,9 +257,9 @@ class RequestsView(SeenView):
     """Read the requests for adjustments of a namespace, page by page."""
 
     def get(self, request: Request) -> Response:
-        """The latest first. You see all of them if you may approve, else your own.
+        """The latest first. Approvers see all requests, other users their own.
 
-        A page may have fewer than `limit`, even if `next` is not null.
+        A page may have fewer than `limit`, even if `next` isn't null.
         """
         given = queried(RequestsQuery, dict(request.query_params.lists()))
         label = given["namespace"]
@@ -278,12 +278,12 @@ class RequestsView(SeenView):
         return Response(body, headers=HEADERS)
 
     def _rows(self, label: str) -> QuerySet[AdjustmentRequest]:
-        """Those of the namespace, or of the field; only their own for who may not approve.
+        """Return the requests of a namespace or field; for users who may not approve, their own.
 
         Raises:
-            PermissionDenied, NotFound: the user may do neither.
+            PermissionDenied, NotFound: the user may neither approve nor adjust.
         """
-        # With a colon it is the beginning of a key.
+        # With a colon the label would be the beginning of a key.
         access = CLOSED if ":" in label else access_to(f"{label}:")
         all_of_them, own = self.may_approve(access), self.may_ask(access)
         if not (all_of_them or own):
@@ -312,7 +312,7 @@ class RequestView(SeenView):
     """Read a request for an adjustment."""
 
     def get(self, request: Request, number: str) -> Response:  # noqa: ARG002
-        """While it waits, `value` and `last` are what an approver must have seen."""
+        """If it is undecided, send `value` and `last` back with the approval."""
         row, target = self.found(number)
         value = last = None
         if row.state == AdjustmentRequest.State.WAITING:
@@ -323,20 +323,20 @@ class RequestView(SeenView):
 
 
 class DecideView(SeenView):
-    """A decision on a request of somebody else."""
+    """A decision on another person's request."""
 
     def decidable(self, number: str) -> tuple[AdjustmentRequest, Target]:
-        """A request that the user may decide on. It may be decided already.
+        """Return a request that the user may decide on. It may be decided already.
 
         Raises:
-            NotFound: there is none that the user may see.
-            PermissionDenied, Refused: the user sees it, and may not decide on it.
+            NotFound: the request doesn't exist, or is hidden from the user.
+            PermissionDenied, Refused: the user may not decide on it.
         """
         row, target = self.found(number)
         if not self.decides(target):
             raise drf.PermissionDenied
         if approval.requester_of(row).is_same(self.me):
-            raise Refused(403, "own-request", "Another person has to decide on it.")
+            raise Refused(403, "own-request", "Another person must decide on it.")
         return row, target
 
 
@@ -345,7 +345,7 @@ class ApproveView(DecideView):
     """Approve another person's request."""
 
     def post(self, request: Request, number: str) -> Response:
-        """One step decides and adjusts. If several people decide at once, one does."""
+        """Decides and adjusts in one transaction. Of concurrent decisions one succeeds."""
         row, target = self.decidable(number)
         asked = self.checked(ApproveBody)
         self.admit_changes({target.key: (target, 0)}, {})
@@ -358,8 +358,8 @@ class ApproveView(DecideView):
                 request_id=self.request_id,
                 using=row._state.db,
             )
-            told = {"before": made.before, "value": made.after, "applied": made.delta}
-            return {**request_body(target.key, decided), **told, "replayed": False}
+            values = {"before": made.before, "value": made.after, "applied": made.delta}
+            return {**request_body(target.key, decided), **values, "replayed": False}
 
         return answer_once(request, asked, work, target.alias, joins=True)
 
@@ -372,7 +372,7 @@ class RejectView(DecideView):
         """Changes no counter."""
         row, target = self.decidable(number)
         asked = self.checked(RejectBody)
-        # It needs no counter, so it makes none.
+        # A rejection needs no counter, so it creates none.
         self.charge_changes(namespace_of(target.key), target.access)
 
         def work(_: object) -> dict[str, Any]:
@@ -383,7 +383,7 @@ class RejectView(DecideView):
 
 
 def request_body(key: str, row: AdjustmentRequest) -> dict[str, Any]:
-    """What is told of a request."""
+    """Return the body of a request in an answer."""
     return {
         "id": row.pk,
         "key": key,
@@ -415,36 +415,36 @@ def _row(number: str) -> AdjustmentRequest | None:
 
 
 def _labels_of(row: AdjustmentRequest) -> list[str]:
-    """What the name of its counter may begin with in the API."""
+    """Return the possible namespaces and field labels of a request's counter in the API."""
     if row.field:
         return labels_of(row.field)
     label = namespace_of(row.key)
-    # In the API that is a record, whoever has named a counter so.
+    # In the API such a name is a record, even if a named counter has it.
     return [] if exposed_as(label) else [label]
 
 
 def _targets(label: str, rows: Sequence[AdjustmentRequest]) -> dict[int, Target]:
-    """The counters of requests by their numbers, without those that are gone or elsewhere."""
+    """Return {request number: counter}, without missing counters and other databases'."""
     exposed = exposed_as(label)
     names = {row.pk: row.key for row in rows} if exposed is None else _names(exposed, rows)
-    # Of a row that was made by hand the API cannot speak.
-    found = targets_of(name for name in set(names.values()) if why_no_key(name) is None)
-    # A record of another database may have the same key, and is not the one to adjust.
-    targets = {name: target for name, target in found.items() if target.can_be_asked_for}
+    # A row that other code made may have an invalid key.
+    known = targets_of(name for name in set(names.values()) if why_no_key(name) is None)
+    # A record of another database may have the same key. It isn't the one to adjust.
+    targets = {name: target for name, target in known.items() if target.can_be_asked_for}
     return {number: targets[name] for number, name in names.items() if name in targets}
 
 
 def _names(exposed: Exposed, rows: Sequence[AdjustmentRequest]) -> dict[int, str]:
-    """The names of the counters of a field. A child model may have another key than its parent."""
+    """Return {request number: name} for a field. A child model may have its own key."""
     owner: Any = exposed.field.model._meta.pk
     keys: dict[int, Any] = {}
     for row in rows:
-        # In some databases a UUID has another text than in the API.
+        # Some databases spell a UUID differently than the API.
         with suppress(ValidationError):
             keys[row.pk] = owner.to_python(row.key)
     records = exposed.queryset().filter(**{f"{owner.attname}__in": set(keys.values())})
-    found = dict(records.values_list(owner.attname, "pk"))
-    return {number: f"{exposed.label}:{found[key]}" for number, key in keys.items() if key in found}
+    pks = dict(records.values_list(owner.attname, "pk"))
+    return {number: f"{exposed.label}:{pks[key]}" for number, key in keys.items() if key in pks}
 
 
 def _number_of(cursor: str) -> int:

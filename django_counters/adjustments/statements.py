@@ -23,8 +23,8 @@ class Guard(NamedTuple):
     """Triggers that refuse to change or delete adjustments.
 
     Attributes:
-        make: the statements that make them, where there are none.
-        looks: what ``present`` says when they are there: the definition for each name.
+        make: the statements that create them.
+        looks: the definition for each name, as ``Audit.present`` returns it.
     """
 
     make: tuple[str, ...]
@@ -35,11 +35,11 @@ class Audit:
     """The statements around adjustments.
 
     Attributes:
-        alone: hold the chain until the transaction ends.
-        strict: the guard of a database that is in use.
-        flushable: the guard of a test database: the whole table can be emptied at once.
-        remove: the statements that remove either guard, or the rest of it.
-        present: the triggers of the guard as they are. Rows: name, definition.
+        alone: lock the chain until the transaction ends.
+        strict: the guard of a normal database.
+        flushable: the guard of a test database, which lets the whole table be emptied at once.
+        remove: the statements that remove either guard, even an incomplete one.
+        present: the present triggers of the guard. Rows: name, definition.
     """
 
     alone: str
@@ -55,7 +55,7 @@ class Audit:
 _REFUSE = "django_counters_guard"
 _NEXT = "django_counters_guard_next"
 
-# No schema of the caller's: its owner could answer with tables and operators of his own.
+# Excludes the caller's schemas: their owner could add tables and operators of the same names.
 _HEAD = "RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body${}$body$"
 
 # An empty table may be emptied.
@@ -107,17 +107,17 @@ def _look(kind: int, enabled: str, body: str) -> str:
 
 
 def _postgres_guard(events: str, kind: int) -> Guard:
-    """``events``: what no statement may do, even to no row; ``kind``: the same as bits."""
+    """Return a guard. ``events``: the statements to refuse, even for no row; ``kind``: as bits."""
     return Guard(
         make=(
             _function(_REFUSE, _REFUSE_BODY),
             _function(_NEXT, _NEXT_BODY),
             _postgres_trigger(f"{_REFUSE}_statement", events, "STATEMENT", _REFUSE),
-            # The server of a subscription fires no triggers for statements.
+            # A subscription's server fires no statement triggers.
             _postgres_trigger(f"{_REFUSE}_row", "UPDATE OR DELETE", "ROW", _REFUSE),
             _postgres_trigger(_NEXT, "INSERT", "ROW", _NEXT),
-            # ALWAYS: with any session_replication_role. Not so the third: a subscription and a
-            # restore may copy rows in another order.
+            # ALWAYS: under any session_replication_role. Not for the third trigger: a subscription
+            # and a restore may copy rows in another order.
             f"ALTER TABLE {ADJUSTMENTS} ENABLE ALWAYS TRIGGER {_REFUSE}_statement",
             f"ALTER TABLE {ADJUSTMENTS} ENABLE ALWAYS TRIGGER {_REFUSE}_row",
         ),
@@ -136,7 +136,7 @@ class _PostgresAudit(Audit):
     strict = _postgres_guard("UPDATE OR DELETE OR TRUNCATE", _UPDATE | _DELETE | _TRUNCATE)
     # Django empties a table with TRUNCATE here.
     flushable = _postgres_guard("UPDATE OR DELETE", _UPDATE | _DELETE)
-    # By name first: a trigger may have been given another function.
+    # By name first: a trigger may call another function.
     remove = (
         f"DROP TRIGGER IF EXISTS {_REFUSE}_statement ON {ADJUSTMENTS}",
         f"DROP TRIGGER IF EXISTS {_REFUSE}_row ON {ADJUSTMENTS}",
@@ -161,8 +161,8 @@ class _PostgresAudit(Audit):
 _NAME = "django_counters_guard"
 
 
-#: The number that MariaDB gives to a CHECK that is not met: Django calls it an error of integrity.
-#: That of MySQL is 3819, which IGNORE makes a warning.
+#: MariaDB's number for a failed CHECK, which Django maps to IntegrityError. IGNORE turns MySQL's
+#: number, 3819, into a warning.
 _NOT_MET = 4025
 
 
@@ -225,7 +225,7 @@ def _sqlite_guard(*triggers: tuple[str, str]) -> Guard:
 
 _NO_UPDATE = _sqlite_trigger("UPDATE", REFUSED)
 _NO_DELETE = _sqlite_trigger("DELETE", REFUSED)
-# REPLACE deletes the row that is in its way, by number or by rowid, and fires no trigger for that.
+# REPLACE deletes a conflicting row, by number or by rowid, without firing a trigger.
 _NO_INSERT = _sqlite_trigger(
     "INSERT",
     NOT_NEXT,
@@ -237,7 +237,7 @@ _NO_INSERT = _sqlite_trigger(
 class _SqliteAudit(Audit):
     """The statements around adjustments."""
 
-    # SQLite gives up at once where a reader becomes a writer: be one from the start.
+    # SQLite fails at once if a reader becomes a writer, so begin as a writer.
     alone = f"UPDATE {ADJUSTMENTS} SET number = number WHERE false RETURNING 1"
     strict = _sqlite_guard(_NO_UPDATE, _NO_DELETE, _NO_INSERT)
     # Django empties a table with DELETE here.

@@ -1,4 +1,4 @@
-"""Adjustments in the admin: the form that adjusts, their list, and the requests."""
+"""Adjustments in the admin: the form, the list, and the requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.templatetags.counters_admin import grouped, signed
 from django_counters.tokens import mint
 
-# Errors that another number would avoid.
+# Errors of the number field.
 _OF_NUMBER = (
     errors.CeilingExceeded,
     errors.CounterOverflow,
@@ -72,11 +72,11 @@ class AdjustingMixin(ReadOnlyAdmin):
     """
 
     def has_adjust_permission(self, request: HttpRequest, counter: Seen | None = None) -> bool:  # noqa: ARG002
-        """Whether this user may adjust counters, or this counter, which the user may view."""
+        """Return whether the user may adjust counters, or this counter, which they may view."""
         return request.user.has_perm("django_counters.adjust_counter")
 
     def get_urls(self) -> list[URLPattern]:
-        """Adds the address of the form, and those of other apps."""
+        """Add the addresses of the form and of other apps' panels."""
         view = self.admin_site.admin_view(self.adjust_view)
         further = [url for panel in panels() for url in panel.urls(self)]
         own = path("adjust/", view, name="django_counters_adjust")
@@ -84,14 +84,14 @@ class AdjustingMixin(ReadOnlyAdmin):
 
     @method_decorator(require_http_methods(["GET", "HEAD", "POST"]))
     def adjust_view(self, request: HttpRequest) -> HttpResponse:
-        """The form, its preview, and the adjustment."""
+        """Show the form or its preview, or adjust."""
         return _Steps(self, request, self.adjustable(request)).answer()
 
     def adjustable(self, request: HttpRequest) -> Seen:
-        """The counter that the address names.
+        """Return the counter in the address.
 
         Raises:
-            Http404: there is none, or the user cannot see it.
+            Http404: it doesn't exist, or the user can't see it.
             PermissionDenied: the user may not adjust it.
         """
         if not self.has_adjust_permission(request):
@@ -113,7 +113,7 @@ class _Steps:
         self.counter = counter
 
     def answer(self) -> HttpResponse:
-        """The page of the requested step, or of an earlier one."""
+        """Return the page of the requested step, or of an earlier one."""
         bounds = self.counter.subject.bounds
         if self.request.method != "POST":
             return self._form_page(AdjustForm(bounds=bounds))
@@ -124,7 +124,7 @@ class _Steps:
         return self._confirmed(form) if step == "confirm" else self._preview_page(form)
 
     def _form_page(self, form: AdjustForm) -> HttpResponse:
-        """The first step. It shows the present value, which the next step expects."""
+        """Return the first step. It shows the present value, which the next step expects."""
         form.focus()
         expected = form.cleaned_data.get("expected") if form.is_bound else None
         last = form.cleaned_data.get("last") if form.is_bound else None
@@ -132,32 +132,32 @@ class _Steps:
             "title": gettext("Adjust %(counter)s") % {"counter": self.counter.subject.label}
         }
         try:
-            found = preview(self.counter.subject, by=1)
-            expected, last = found.before, found.last
-            context["value"] = found.before
+            now = preview(self.counter.subject, by=1)
+            expected, last = now.before, now.last
+            context["value"] = now.before
         except errors.CounterError as error:
             if said(error) not in form.non_field_errors():
                 context["problem"] = said(error)
         return self._page(form, (expected, last), "adjust.html", context)
 
     def _preview_page(self, form: AdjustForm) -> HttpResponse:
-        """The second step: a preview. Nothing is changed yet."""
+        """Return the second step: a preview. Changes nothing."""
         try:
             numbers = {name: form.asked[name] for name in _NUMBERS if name in form.asked}
-            found = preview(self.counter.subject, **numbers)
+            effect = preview(self.counter.subject, **numbers)
         except errors.CounterError as error:
             return self._refused(form, error)
-        if found.refusal and not found.needs_approval:
-            return self._refused(form, found.refusal)
+        if effect.refusal and not effect.needs_approval:
+            return self._refused(form, effect.refusal)
         context = {
             "title": gettext("Confirm: adjust %(counter)s")
             % {"counter": self.counter.subject.label},
-            "preview": found,
-            "changed_since": _changed_since(form, found),
-            "change": _offered(form, found),
+            "preview": effect,
+            "changed_since": _changed_since(form, effect),
+            "change": _offered(form, effect),
             "below": form.asked["allow_below_floor"],
         }
-        return self._page(form, (found.before, found.last), "adjust_confirm.html", context)
+        return self._page(form, (effect.before, effect.last), "adjust_confirm.html", context)
 
     def _page(
         self,
@@ -166,7 +166,7 @@ class _Steps:
         template: str,
         context: dict[str, Any],
     ) -> HttpResponse:
-        """A page whose form sends the shown value, and the same token while it is valid."""
+        """Return a page whose form sends the shown value, and the same token while it's valid."""
         context |= {
             **self.site.each_context(self.request),
             "opts": self.opts,
@@ -182,7 +182,7 @@ class _Steps:
         return TemplateResponse(self.request, f"admin/django_counters/{template}", context)
 
     def _confirmed(self, form: AdjustForm) -> HttpResponse:
-        """The last step: adjust, ask a second person, or show the problem."""
+        """Run the last step: adjust, make a request, or show the problem."""
         data = form.cleaned_data
         asked = {
             **form.asked,
@@ -210,7 +210,7 @@ class _Steps:
         return HttpResponseRedirect(self.counter.url or address(self.site, "index"))
 
     def _refused(self, form: AdjustForm, error: errors.CounterError) -> HttpResponse:
-        """The first step again, with the error."""
+        """Return the first step with the error."""
         if isinstance(error, errors.TokenConflict | errors.TokenExpired):
             del form.cleaned_data["token"]
         form.add_error("number" if isinstance(error, _OF_NUMBER) else None, said(error))
@@ -218,14 +218,14 @@ class _Steps:
 
     def _tell_adjusted(self, row: CounterAdjustment) -> None:
         what = gettext("adjustment %(number)s") % {"number": number_format(row.number)}
-        told = {"counter": row.subject, "adjustment": self._link(row, what)}
+        values = {"counter": row.subject, "adjustment": self._link(row, what)}
         if row.replayed:
             text = gettext("{counter} was adjusted by this form before, see {adjustment}.")
-            messages.warning(self.request, spelt(format_html(text, **told)))
+            messages.warning(self.request, spelt(format_html(text, **values)))
             return
         text = gettext("{counter} was adjusted from {before} to {after}: {adjustment}.")
-        told |= {"before": grouped(row.before), "after": grouped(row.after)}
-        messages.success(self.request, spelt(format_html(text, **told)))
+        values |= {"before": grouped(row.before), "after": grouped(row.after)}
+        messages.success(self.request, spelt(format_html(text, **values)))
 
     def _tell_asked(self, waiting: AdjustmentRequest) -> None:
         what = gettext("request %(number)s") % {"number": number_format(waiting.pk)}
@@ -234,9 +234,9 @@ class _Steps:
         messages.warning(self.request, format_html(text, request=link))
 
     def _link(self, row: Any, text: str) -> str:
-        """A link to the page of a row for a user who may view it, else the text."""
+        """Return a link to a row's page if the user may view it, else the text."""
         model = type(row)
-        # The page of this number shows a row of another database.
+        # For a row of another database, the page of its number shows a different row.
         if not self.site.is_registered(model) or row._state.db != router.db_for_write(model):
             return text
         if not self.site.get_model_admin(model).has_view_permission(self.request, row):
@@ -245,9 +245,9 @@ class _Steps:
 
 
 def adjust_url(site: admin.AdminSite, field: str, key: str, measure: Measure | None) -> str:
-    """The address of the form for one counter; empty if the site does not have it.
+    """Return the address of the form for one counter; empty if the site doesn't have it.
 
-    Also where the value is how many actors there are: such a counter cannot be adjusted.
+    It is also empty if the value is the number of actors: such a counter can't be adjusted.
     """
     if measure is not None and measure.counts_actors:
         return ""
@@ -255,75 +255,75 @@ def adjust_url(site: admin.AdminSite, field: str, key: str, measure: Measure | N
 
 
 def form_url(site: admin.AdminSite, name: str, field: str, key: str) -> str:
-    """The address of a form for one counter; empty if the site does not have it."""
+    """Return the address of a form for one counter; empty if the site doesn't have it."""
     url = address(site, name)
     return url and f"{url}?{urlencode({'field': field, 'key': key})}"
 
 
 def spelt(text: str) -> str:
-    """A message that Django does not capitalize, because it may begin with a key or a name."""
+    """Return a message that Django won't capitalize: it may begin with a key or a name."""
     return format_html("<span>{}</span>", text)
 
 
-def _changed_since(form: AdjustForm, found: Preview) -> int | None:
-    """The value that the user saw before, if a change of it matters."""
+def _changed_since(form: AdjustForm, effect: Preview) -> int | None:
+    """Return the value that the user saw, if it has changed and that matters."""
     expected, last = form.cleaned_data["expected"], form.cleaned_data["last"]
-    moved = form.cleaned_data["how"] == TO or last != found.last
-    return expected if moved and expected != found.before else None
+    moved = form.cleaned_data["how"] == TO or last != effect.last
+    return expected if moved and expected != effect.before else None
 
 
 def _sent(data: QueryDict) -> dict[str, Any]:
-    """The values sent, with the offered change in place of the value if the user has chosen it."""
+    """Return the sent values, with the offered change instead of the value if chosen."""
     sent = data.dict()
     return {**sent, "how": BY, "number": data["change"]} if "change" in data else sent
 
 
-def _offered(form: AdjustForm, found: Preview) -> int | None:
-    """The change that a new value meant when the user saw the value before.
+def _offered(form: AdjustForm, effect: Preview) -> int | None:
+    """Return the change that the new value meant for the value that the user saw.
 
-    None if nothing was counted meanwhile. Also if another person has adjusted it: both may have
-    corrected the same mistake.
+    None if nothing was counted since then, or if another person has adjusted the counter: both may
+    have corrected the same mistake.
     """
     data = form.cleaned_data
-    since = _changed_since(form, found)
-    if since is None or data["how"] != TO or data["last"] != found.last:
+    since = _changed_since(form, effect)
+    if since is None or data["how"] != TO or data["last"] != effect.last:
         return None
     return int(data["number"]) - since or None
 
 
 def _token(form: AdjustForm) -> UUID:
-    """The token of the sent form, or a new one."""
-    given: UUID | None = form.cleaned_data.get("token") if form.is_bound else None
-    return given or mint(clock.utc())
+    """Return the token of the sent form, or a new one."""
+    sent: UUID | None = form.cleaned_data.get("token") if form.is_bound else None
+    return sent or mint(clock.utc())
 
 
 class PeopleFilter(ChoiceFilter):
-    """Whether a second person has approved it."""
+    """Filters by approval."""
 
     title = _("approval")
     parameter_name = "approved"
 
     def lookups(self, *_given: object) -> list[tuple[str, Any]]:
-        """With and without."""
+        """Return the choices: approved or not."""
         return [("yes", _("approved")), ("no", _("by one person"))]
 
     def condition(self, choice: str) -> Q:
-        """An adjustment without approval has no name of an approver."""
+        """Return the condition: an adjustment without approval has no approver's name."""
         return ~Q(approver_name="") if choice == "yes" else Q(approver_name="")
 
 
 class SubjectFilter(ChoiceFilter):
-    """Named counters, or those of records."""
+    """Filters by named counters and counters of records."""
 
     title = _("counter")
     parameter_name = "of"
 
     def lookups(self, *_given: object) -> list[tuple[str, Any]]:
-        """Both kinds."""
+        """Return the choices."""
         return [("names", _("named counters")), ("records", _("counters of records"))]
 
     def condition(self, choice: str) -> Q:
-        """A named counter has no field."""
+        """Return the condition: a named counter has no field."""
         return Q(field="") if choice == "names" else ~Q(field="")
 
 
@@ -345,7 +345,7 @@ class AdjustmentAdmin(ExportAdmin):
 
     @admin.display(description=_("change"))
     def changed(self, adjustment: Any) -> str:
-        """The change, the value before and the value after."""
+        """Return the change, the value before and the value after."""
         numbers = map(grouped, (adjustment.before, adjustment.after))
         return format_html(
             '{} <span class="counters-fromto"><span>{} →</span> <span>{}</span></span>',
@@ -355,15 +355,15 @@ class AdjustmentAdmin(ExportAdmin):
 
     @admin.display(description=_("adjusted by"))
     def people(self, adjustment: Any) -> str:
-        """Who adjusted it, and who approved."""
+        """Return the actor, and the approver if there is one."""
         if not adjustment.approver_name:
             return str(adjustment.actor_name)
-        told = (adjustment.actor_name, gettext("approved by"), adjustment.approver_name)
-        return format_html('{} <span class="counters-landed">({} {})</span>', *told)
+        names = (adjustment.actor_name, gettext("approved by"), adjustment.approver_name)
+        return format_html('{} <span class="counters-landed">({} {})</span>', *names)
 
     @admin.display(description=_("counter"))
     def counter(self, adjustment: Any) -> str:
-        """The adjusted counter; a named one with a link to its page."""
+        """Return the adjusted counter; a named one with a link to its page."""
         if adjustment.field:
             return str(adjustment.subject)
         return linked(self.admin_site, Counter, adjustment.key, adjustment.key)
@@ -376,7 +376,7 @@ _WAITING_FIRST = Case(When(state=_WAITING, then=0), default=1).asc()
 
 
 class RequestAdmin(ReadOnlyAdmin):
-    """Requests for adjustments. A second person who may approve decides on the page of one."""
+    """Requests for adjustments. A second person who may approve decides on a request's page."""
 
     change_form_template = "admin/django_counters/request.html"
     list_display = (
@@ -397,45 +397,45 @@ class RequestAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("number"))
     def number(self, waiting: Any) -> Any:
-        """The number of the request."""
+        """Return the number of the request."""
         return waiting.pk
 
     @admin.display(description=_("counter"))
     def counter_name(self, waiting: Any) -> str:
-        """The counter to adjust."""
+        """Return the counter to adjust."""
         return str(waiting.subject)
 
     @admin.display(description=_("wanted"))
     def wanted(self, waiting: Any) -> str:
-        """The new value, or the change."""
+        """Return the new value, or the change."""
         return wanted_of(waiting)
 
-    @admin.display(description=_("value when it was asked for"))
+    @admin.display(description=_("value when requested"))
     def known(self, waiting: Any) -> str:
-        """The value that the requester saw."""
+        """Return the value that the requester saw."""
         return grouped(waiting.expected)
 
     @admin.display(description=_("state"))
     def decision(self, waiting: Any) -> str:
-        """The state, and who decided."""
+        """Return the state, and the name of the person who decided."""
         state = waiting.get_state_display()
         return f"{state} ({waiting.decider_name})" if waiting.decider_name else str(state)
 
     @admin.display(description=_("adjustment"))
     def adjusted(self, waiting: Any) -> str:
-        """A link to the adjustment that it led to."""
+        """Return a link to the request's adjustment."""
         if waiting.adjustment is None:
             return "–"  # noqa: RUF001
         text = number_format(waiting.adjustment)
         return linked(self.admin_site, CounterAdjustment, waiting.adjustment, text)
 
     def has_approve_permission(self, request: HttpRequest, waiting: Any = None) -> bool:
-        """Whether this user may decide on requests, or on this one: never on their own."""
+        """Return whether the user may decide on requests, or on this one: never on their own."""
         allowed = request.user.has_perm("django_counters.approve_adjustment")
         return allowed and (waiting is None or not self._is_own(request, waiting))
 
     def get_urls(self) -> list[URLPattern]:
-        """Adds the addresses that decide."""
+        """Add the addresses that decide."""
         own = [
             path(
                 f"<path:object_id>/{verb}/",
@@ -453,7 +453,7 @@ class RequestAdmin(ReadOnlyAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The request, with a preview."""
+        """Show the request, with a preview."""
         waiting: Any = self.get_object(request, unquote(object_id))
         shown = waiting is not None and self.has_view_permission(request, waiting)
         context = self._decision(request, waiting) if shown else {}
@@ -468,7 +468,7 @@ class RequestAdmin(ReadOnlyAdmin):
         def approve(waiting: Any) -> str:
             form = ApproveForm(request.POST)
             if not form.is_valid():
-                raise _Incomplete(gettext("Nothing was changed: look at the value first."))
+                raise _Incomplete(gettext("Nothing was changed. Look at the value first."))
             _request, row = approval.approve(
                 waiting.pk,
                 approver=request.user,
@@ -491,7 +491,7 @@ class RequestAdmin(ReadOnlyAdmin):
         def reject(waiting: Any) -> str:
             form = RejectForm(request.POST)
             if not form.is_valid():
-                raise _Incomplete(gettext("Nothing was changed: say why it is rejected."))
+                raise _Incomplete(gettext("Nothing was changed. Give a reason for the rejection."))
             approval.reject(waiting.pk, actor=request.user, note=form.cleaned_data["note"])
             return gettext("The request was rejected. Nothing was changed.")
 
@@ -515,7 +515,7 @@ class RequestAdmin(ReadOnlyAdmin):
         return HttpResponseRedirect(row_url(self.admin_site, self.model, waiting.pk))
 
     def _permitted(self, request: HttpRequest, object_id: str, *, even_gone: bool) -> Any:
-        """A request that this user may decide on. It may be decided already."""
+        """Return a request that the user may decide on. It may be decided already."""
         if not (self.has_view_permission(request) and self.has_approve_permission(request)):
             raise PermissionDenied
         waiting: Any = self.get_object(request, unquote(object_id))
@@ -529,7 +529,7 @@ class RequestAdmin(ReadOnlyAdmin):
         return waiting
 
     def _decision(self, request: HttpRequest, waiting: Any) -> dict[str, Any]:
-        """The context of a request. It shows the counter to a user who may see that."""
+        """Return the context of a request; with the counter, if the user may see it."""
         context: dict[str, Any] = {
             "waits": waiting.state == _WAITING,
             "is_own": self._is_own(request, waiting),
@@ -551,12 +551,12 @@ class RequestAdmin(ReadOnlyAdmin):
         return seen(self.admin_site, request, waiting.field, waiting.key)
 
     def _is_own(self, request: HttpRequest, waiting: Any) -> bool:
-        me: Person = person_of(request.user, "a user")
+        me: Person = person_of(request.user, "user")
         return approval.requester_of(waiting).is_same(me)
 
 
 def wanted_of(waiting: Any) -> str:
-    """The content of a request: the new value, or the change."""
+    """Return the new value or the change that a request asks for."""
     if waiting.to is not None:
         return gettext("to %(value)s") % {"value": grouped(waiting.to)}
     return gettext("by %(change)s") % {"change": signed(waiting.by)}
@@ -565,25 +565,25 @@ def wanted_of(waiting: Any) -> str:
 def waiting_of(
     site: admin.AdminSite, request: HttpRequest, key: str
 ) -> list[tuple[AdjustmentRequest, str, str]]:
-    """The requests of a named counter that wait, the latest first: the text of each, and the page.
+    """Return a named counter's undecided requests that the user may see, the latest first.
 
-    Only those that the user may see.
+    Each has its text and the address of its page.
     """
     try:
         rows = visible(site, request, AdjustmentRequest)
     except PermissionDenied:
         return []
-    found = rows.filter(field="", key=key, state=_WAITING).order_by("-pk")[:MOST_SHOWN]
-    return [(row, wanted_of(row), row_url(site, AdjustmentRequest, row.pk)) for row in found]
+    waiting = rows.filter(field="", key=key, state=_WAITING).order_by("-pk")[:MOST_SHOWN]
+    return [(row, wanted_of(row), row_url(site, AdjustmentRequest, row.pk)) for row in waiting]
 
 
 class _Incomplete(Exception):
-    """A form that was not filled in."""
+    """The form isn't complete."""
 
 
 def _foreseen(counter: Seen, waiting: Any) -> dict[str, Any]:
     try:
-        found = preview(
+        effect = preview(
             counter.subject,
             to=waiting.to,
             by=waiting.by,
@@ -591,9 +591,9 @@ def _foreseen(counter: Seen, waiting: Any) -> dict[str, Any]:
         )
     except CounterError as error:
         return {"problem": said(error)}
-    if found.refusal and not found.needs_approval:
-        return {"preview": found, "problem": said(found.refusal)}
-    return {"preview": found}
+    if effect.refusal and not effect.needs_approval:
+        return {"preview": effect, "problem": said(effect.refusal)}
+    return {"preview": effect}
 
 
 def panels() -> list[Panel]:

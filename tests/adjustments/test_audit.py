@@ -218,7 +218,7 @@ class TestGuard:
     def test_the_model_refuses_first(self, chain: list[Any]) -> None:
         row = rows.get(number=2)
         for refused in (row.save, row.delete):
-            with pytest.raises(TypeError, match="Adjustments"):
+            with pytest.raises(TypeError, match="An adjustment"):
                 refused()
         assert stored() == chain
 

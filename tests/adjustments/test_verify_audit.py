@@ -278,7 +278,7 @@ class TestAnchors:
         assert Anchor.parse(str(head())) == head()
         a = "a" * 64
         for text in ("", "3", f"0:{a}", f"3:{a[1:]}", f"3:{a.upper()}", f"-1:{a}"):
-            with pytest.raises(ValueError, match="is no anchor"):
+            with pytest.raises(ValueError, match="isn't an anchor"):
                 Anchor.parse(text)
 
 
@@ -305,7 +305,7 @@ class TestCommand:
         append(6)
         anchor = head()
         spoil("DELETE FROM {} WHERE number IN (2, 3, 6)")
-        said = "2 places are not as they were: 2-3: missing, 6: missing"
+        said = "2 findings: 2-3: missing, 6: missing"
         with pytest.raises(CommandError, match=said):
             self.output("--anchor", str(anchor))
         assert self.out.getvalue().startswith("3 adjustments checked; head 5:")
@@ -327,5 +327,5 @@ class TestCommand:
         assert json.loads(self.out.getvalue()) == {**sound, "checked": 1, "flaws": [flaw]}
 
     def test_it_refuses_what_is_no_anchor(self) -> None:
-        with pytest.raises(CommandError, match=r"'x' is no anchor: NUMBER:DIGEST"):
+        with pytest.raises(CommandError, match=r"'x' isn't an anchor. Pass NUMBER:DIGEST"):
             self.output("--anchor", "x")

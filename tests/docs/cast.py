@@ -253,7 +253,6 @@ PAGES: dict[str, dict[str, Made]] = {
         "bots": lambda cast: {"likes:post:1": -3},
         "stocktake.counted": lambda cast: 40,
     },
-    "docs/explanation/adjustments.md": {"Counter": lambda cast: Counter},
     "docs/explanation/value-is-total-plus-pending.md": {
         "COUNTERS": lambda cast: {"likes": {"STRATEGY": "sharded"}},
     },
@@ -265,13 +264,11 @@ PAGES: dict[str, dict[str, Made]] = {
         "sell.pk": lambda cast: cast["product"].pk,
     },
     "docs/how-to/async.md": {"place.key": lambda cast: "stock:SKU-1"},
-    "docs/how-to/count-from-redis-streams.md": {
+    "docs/streams.md": {
         "message": lambda cast: Message("clicks", "1-1", {"product": "7", "sold": "2"}),
+        "record": lambda cast: KafkaMessage(Record("clicks", 0, 1, b"7", b'{"product": 7}')),
     },
-    "docs/how-to/count-from-kafka.md": {
-        "message": lambda cast: KafkaMessage(Record("clicks", 0, 1, b"7", b'{"product": 7}')),
-    },
-    "docs/how-to/correct-a-count.md": {
+    "docs/adjustments.md": {
         "set_stock.counted": lambda cast: 40,
         "seen": lambda cast: 42,
     },

@@ -142,13 +142,13 @@ TRACKS = "field,counter,to\ntestapp.BonusTrack.plays,1,1\ntestapp.Track.plays,1,
 # Files of which nothing is done, and what is said of them.
 REFUSED: list[tuple[str | bytes, str]] = [
     *((columns(head), "needs the columns") for head in HEADS),
-    *((content, "no rows below its head") for content in EMPTY),
+    *((content, "no rows below its header") for content in EMPTY),
     *((f"counter,to\na,1\n\nb,{number}\n", ", line 4: ") for number in NUMBERS),
     *((f"counter,to\na,1\n{row}\n", ", line 3: ") for row in ROWS),
     *((f"field,counter,to\n,a,1\n{row}\n", ", line 3: ") for row in FIELDS),
     ("counter,by\na,1\nb,0\n", ", line 3: "),
-    (TRACKS, "testapp.Track.plays:1 stands there twice"),
-    *((content, "cannot be read") for content in (b"counter,to\n\xff,1\n", b'counter,to\n"a,1\n')),
+    (TRACKS, "testapp.Track.plays:1 is in the file twice"),
+    *((content, "can't be read") for content in (b"counter,to\n\xff,1\n", b'counter,to\n"a,1\n')),
 ]
 
 
@@ -182,10 +182,10 @@ class TestFile:
 
     def test_a_counter_that_stands_there_twice(self, table: Path) -> None:
         said = refused(table, "counter,to\na,1\n\nb,1\na,2\n")
-        assert said == f"{table}, line 5: a stands there twice."
+        assert said == f"{table}, line 5: a is in the file twice."
 
     def test_a_file_that_is_not_there(self, table: Path) -> None:
-        with pytest.raises(CommandError, match="cannot be read"):
+        with pytest.raises(CommandError, match="can't be read"):
             call_command("counters", "adjust", "--from", str(table / "x"), "--reason", "r")
 
     def test_who_has_no_name(self, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,4 +199,4 @@ class TestFile:
     def test_no_reason(self, table: Path) -> None:
         with pytest.raises(CommandError):
             call_command("counters", "adjust", "--from", str(table))
-        assert "a reason is needed" in refused(table, "counter,to\na,1\n", "--reason", " ")
+        assert "reason must be a text" in refused(table, "counter,to\na,1\n", "--reason", " ")

@@ -153,11 +153,11 @@ class TestChecks:
             with override_settings(COUNTERS=namespaces):
                 found = list(attribute_problems([concert()]))
             assert [code for code, _ in found] == ["E043", "E043"]
-        assert found[0][1] == "testapp.Concert.likes: COUNTERS['likes'] does not declare REGIONAL."
+        assert found[0][1] == "testapp.Concert.likes: COUNTERS['likes'] doesn't declare REGIONAL."
 
     def test_two_models(self) -> None:
         found = [message for _, message in attribute_problems([concert(), concert()])]
-        assert found[0] == "testapp.Concert.likes: testapp.Concert counts in 'likes', too."
+        assert found[0] == "testapp.Concert.likes: testapp.Concert also counts in 'likes'."
 
     @isolate_apps("tests.testapp")
     def test_an_heir_is_the_same_record(self) -> None:

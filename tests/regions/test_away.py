@@ -166,7 +166,7 @@ def test_a_region_that_is_away_is_named_and_the_others_are_copied() -> None:
         assert "no answer over HTTP: " in found["ap"].problem
         assert (found["us"].problem, found["us"].entries) == ("", 1)
         for call in (publish, fence):
-            with pytest.raises(RegionAway, match=r"^ap can't be asked .*: it gives no answer"):
+            with pytest.raises(RegionAway, match=r"^ap can't answer .*: it gives no answer"):
                 call()
 
 

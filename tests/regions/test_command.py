@@ -66,7 +66,7 @@ def test_where_there_is_nothing_to_show() -> None:
 
 
 def test_what_is_for_a_fence_alone() -> None:
-    with EU.settings(), pytest.raises(CommandError, match="for fence alone"):
+    with EU.settings(), pytest.raises(CommandError, match="Only fence accepts"):
         call_command("counters", "regions", "--intact")
 
 

@@ -39,7 +39,7 @@ def test_what_others_know_comes_back_once() -> None:
     exchange(EU, US)
     EU.count("likes:x", 100)
     EU.restore(backup)
-    with pytest.raises(RegionRestored, match="us knows more of it than itself"):
+    with pytest.raises(RegionRestored, match="us has more of its counts than itself"):
         EU.publish()
     done = EU.fence()
     assert (done.restored, done.incarnation, done.entries, done.amount) == (True, 2, 2, 5)

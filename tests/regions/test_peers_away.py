@@ -66,7 +66,7 @@ def test_a_region_that_was_started_asks_all_or_publishes_nothing(eu: Region) -> 
     EU.count("likes:x")
     before = all_rows("default")
     for _ in range(2):
-        with pytest.raises(RegionAway, match=r"^ap can.t be asked .* eu: .*could not be reached"):
+        with pytest.raises(RegionAway, match=r"^ap can.t answer .* eu: .*could not be reached"):
             eu.publish()
     assert all_rows("default") == before
     # Who is told meanwhile waits, and loses nothing.
@@ -87,7 +87,7 @@ def test_a_fence_asks_all_or_changes_nothing(eu: Region, restored: bool) -> None
         EU.restore(backup)
     before = [all_rows(using) for using in DATABASES.values()]
     for _ in range(2):
-        with pytest.raises(RegionAway, match=r"^ap can.t be asked .* eu: .*could not be reached"):
+        with pytest.raises(RegionAway, match=r"^ap can.t answer .* eu: .*could not be reached"):
             eu.fence()
     assert [all_rows(using) for using in DATABASES.values()] == before
     assert EU.fence().restored == restored

@@ -41,7 +41,7 @@ def test_what_was_counted_stays_and_what_follows_is_counted(key: str) -> None:
         assert europe.value(key) == USA.value(key) == 18
         assert [europe.value(key, "eu"), europe.value(key, "us")] == [3, 9]
     assert [EU_AFTER.value(key, "usa"), USA.value(key, "usa")] == [6, 6]
-    with pytest.raises(UnsupportedRegions, match="no region 'ap'"):
+    with pytest.raises(UnsupportedRegions, match="'ap' doesn't exist"):
         EU_AFTER.value(key, "ap")
 
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_renamed() -> None:
     US.fence()
     US.publish()
     US.count("stock:x", 3)
-    with pytest.raises(InvalidConfiguration, match="send the stock"):
+    with pytest.raises(InvalidConfiguration, match="Send it to others"):
         renamed()
     US.send("stock:x", 3, EU)
     assert renamed() > 0
@@ -139,7 +139,7 @@ def test_a_name_that_somebody_has_is_refused() -> None:
     US.count("likes:x", 4)
     exchange(EU, US)
     ours = Region("eu", {"eu": "other", "ap": "default"})
-    with pytest.raises(InvalidConfiguration, match="ap knows a region 'eu'"):
+    with pytest.raises(InvalidConfiguration, match="ap already has counts of a region 'eu'"):
         ours.within(lambda using: rename("us", using))
 
 
@@ -150,7 +150,7 @@ def test_nobody_sends_stock_to_a_name_that_has_ended() -> None:
     exchange(EU, US)
     renamed()
     exchange(EU, USA)
-    with pytest.raises(RegionAway, match="run counters upkeep pull"):
+    with pytest.raises(RegionAway, match="Run counters upkeep pull"):
         EU.send("stock:x", 1, US)
     exchange(EU_AFTER, USA)
     assert EU_AFTER.send("stock:x", 1, USA) == 3
@@ -182,7 +182,7 @@ def test_the_command_renames(capsys: Any) -> None:
     US.count("likes:x")
     US.publish()
     with override_settings(COUNTERS_REGION="usa", COUNTERS_REGIONS={"eu": "default"}):
-        with pytest.raises(CommandError, match="what the region was called"):
+        with pytest.raises(CommandError, match="the region's former name"):
             call_command("counters", "regions", "rename", database="other")
         call_command("counters", "regions", "rename", "us", database="other")
     assert capsys.readouterr().out.splitlines() == ["us has ended; 0 entries published"]

@@ -47,22 +47,22 @@ def test_addresses_that_are_right(address: str) -> None:
 @pytest.mark.parametrize(
     ("address", "wrong"),
     [
-        ("http://us.example/", "begins with https://"),
-        ("http://10.0.0.1/", "begins with https://"),
-        ("http://localhost.us.example/", "begins with https://"),
-        ("ftp://localhost/", "begins with https://"),
-        ("https://", "a host and a path"),
-        ("https:///x", "a host and a path"),
-        ("https://me:it@us.example/", "a host and a path"),
-        ("https://us.example/?x=1", "a host and a path"),
-        ("https://us.example/#x", "a host and a path"),
-        ("https://us.example/a b", "a host and a path"),
-        ("https://us.example/\n", "a host and a path"),
-        ("https://üs.example/", "a host and a path"),
-        ("https://us.example:0/", "a host and a path"),
-        ("https://us.example:http/", "is none"),
-        ("https://[us.example/", "is none"),
-        ("us.example", "no database of DATABASES"),
+        ("http://us.example/", "must begin with https://"),
+        ("http://10.0.0.1/", "must begin with https://"),
+        ("http://localhost.us.example/", "must begin with https://"),
+        ("ftp://localhost/", "must begin with https://"),
+        ("https://", "only a host and a path"),
+        ("https:///x", "only a host and a path"),
+        ("https://me:it@us.example/", "only a host and a path"),
+        ("https://us.example/?x=1", "only a host and a path"),
+        ("https://us.example/#x", "only a host and a path"),
+        ("https://us.example/a b", "only a host and a path"),
+        ("https://us.example/\n", "only a host and a path"),
+        ("https://üs.example/", "only a host and a path"),
+        ("https://us.example:0/", "only a host and a path"),
+        ("https://us.example:http/", "is invalid"),
+        ("https://[us.example/", "is invalid"),
+        ("us.example", "neither an alias of DATABASES"),
     ],
 )
 def test_addresses_that_are_wrong(address: str, wrong: str) -> None:
@@ -75,8 +75,8 @@ def test_addresses_that_are_wrong(address: str, wrong: str) -> None:
     [
         (None, "is missing"),
         ([], "is missing"),
-        (SECRET, "is a list"),
-        ({SECRET}, "is a list"),
+        (SECRET, "must be a list"),
+        ({SECRET}, "must be a list"),
         ([SECRET[:31]], "32 characters or more"),
         ([SECRET, ""], "32 characters or more"),
         ([SECRET.encode()], "32 characters or more"),
@@ -102,12 +102,12 @@ def test_who_has_no_address_needs_no_secret() -> None:
         ({"likes": {"REGIONAL": 1}}, "REGIONAL is True or False, not 1"),
         ({"likes": {"REGIONAL": True}}, "REGIONAL needs COUNTERS_REGION"),
         ({"likes": {"REGIONAL": True, "FLOOR": 1}}, "needs a FLOOR of 0"),
-        ({"likes": {"REGIONAL": True, "CEILING": 9}}, "cannot stand beside CEILING"),
+        ({"likes": {"REGIONAL": True, "CEILING": 9}}, "excludes CEILING"),
         ({"likes": {"TOP_UP": 9, "FLOOR": 0}}, "TOP_UP needs REGIONAL"),
         ({"likes": {"REGIONAL": True, "TOP_UP": 9}}, "TOP_UP needs a FLOOR of 0"),
-        ({"likes": {"REGIONAL": True, "PER": ["day"]}}, "cannot stand beside PER"),
-        ({"likes": {"REGIONAL": True, "BUFFER": {}}}, "cannot stand beside BUFFER"),
-        ({"default": {"REGIONAL": True}}, "is for declared namespaces"),
+        ({"likes": {"REGIONAL": True, "PER": ["day"]}}, "excludes PER"),
+        ({"likes": {"REGIONAL": True, "BUFFER": {}}}, "excludes BUFFER"),
+        ({"default": {"REGIONAL": True}}, "needs a namespace of its own"),
     ],
 )
 def test_an_option_that_is_wrong_counts_nothing(setting: Any, message: str) -> None:
@@ -115,7 +115,10 @@ def test_an_option_that_is_wrong_counts_nothing(setting: Any, message: str) -> N
         (error,) = check_setting()
         with pytest.raises(InvalidConfiguration) as caught:
             Counter.objects.increment("likes:a")
-    assert (error.id, error.hint) == ("counters.E041", "Remove what REGIONAL cannot stand beside.")
+    assert (error.id, error.hint) == (
+        "counters.E041",
+        "Remove REGIONAL or the option that it excludes.",
+    )
     assert message in error.msg
     assert message in str(caught.value)
 

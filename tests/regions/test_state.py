@@ -220,7 +220,7 @@ class TestTheDoctor:
         with override_settings(COUNTERS_REGION="eu", COUNTERS_REGIONS={"us": "nowhere"}):
             (finding,) = examine()
         assert (finding.subject, finding.needed) == ("settings", True)
-        assert "'us' names no database" in finding.action
+        assert "'us' is neither an alias" in finding.action
 
     @pytest.mark.many_writers
     def test_a_peer_that_is_away_and_one_that_does_not_answer(self) -> None:
@@ -228,7 +228,7 @@ class TestTheDoctor:
         with at("127.0.0.1", 1):
             (finding,) = EU.within(examine)
         assert (finding.subject, finding.verdict) == ("region us", Verdict.WARN)
-        assert "it cannot be asked: " in finding.action
+        assert "unavailable: " in finding.action
         with socket.create_server(("127.0.0.1", 0)) as mute, at(*mute.getsockname()):
             began = time.monotonic()
             (peer,) = EU.within(lambda using: inquired(exchanged(using), using, 0.2)).peers

@@ -41,7 +41,7 @@ def test_all_that_is_there(clicks: Clicks) -> None:
 
 
 def test_a_stream_that_is_not_declared(clicks: Clicks) -> None:
-    with pytest.raises(CommandError, match=r"no stream 'klicks'.*there are: clicks\."):
+    with pytest.raises(CommandError, match=r"no stream 'klicks'.*It has: clicks\."):
         output("klicks")
 
 

@@ -355,7 +355,7 @@ def test_a_topic_that_was_made_again_is_counted_from_its_beginning(topic: Topic,
     topic.add(*["d"] * (1 if new == "shorter" else 5))
     done = topic.counted()
     (told,) = done.incidents
-    assert told.startswith("0: the topic was made again. What came after 3 in the old one may be ")
+    assert told.startswith("0: the topic was made again. Messages after 3 in the old topic may be ")
     (incident,) = CounterIncident.objects.all()
     detail = incident.detail
     assert (incident.kind, detail["position"], detail["topic"]) == ("lost", "3", old)
@@ -439,7 +439,7 @@ def test_a_position_beyond_the_end_is_said_once(topic: Topic) -> None:
             "LOCATION is 'host:port', several with commas between, not a value of type str.",
         ),
         ({"TOPIC": None}, "TOPIC is name of a topic, not None."),
-        ({"STREAM": "a"}, "there is no option 'STREAM'."),
+        ({"STREAM": "a"}, "'STREAM' isn't an option."),
         ({"GROUP": 5}, "GROUP is name of a group, or None, not 5."),
         (
             {"OPTIONS": []},

@@ -411,7 +411,7 @@ def test_periods_are_those_of_the_message(clicks: Clicks) -> None:
     [
         ({"BACKEND": "rabbit"}, "BACKEND is 'redis' or 'kafka', not 'rabbit'."),
         ({"STREAM": []}, "STREAM is key of a stream, or a list of them, not []."),
-        ({"STREAMS": "a"}, "there is no option 'STREAMS'. Did you mean 'STREAM'?"),
+        ({"STREAMS": "a"}, "'STREAMS' isn't an option. Did you mean 'STREAM'?"),
         ({"LOCATION": "nowhere"}, "LOCATION: there is no cache 'nowhere' in CACHES."),
         ({"DECODE": "tests.streams.decoding.gone"}, "DECODE 'tests.streams.decoding.gone' can't"),
         ({"DECODE": "tests.streams.decoding.no_function"}, "no_function' isn't a function."),

@@ -19,7 +19,7 @@ from django_counters.registry import registry
 
 
 class RegionsPanel(Panel):
-    """Shows what each region has counted, and their sum, on the page of a counter."""
+    """Shows each region's count, and the sum, on the page of a counter."""
 
     template = "admin/django_counters_regions/panel.html"
 
@@ -28,20 +28,20 @@ class RegionsPanel(Panel):
         request: HttpRequest,  # noqa: ARG002
         counter: OnPage,
     ) -> Mapping[str, Any] | None:
-        """Return the amount of each region; None for a counter that isn't regional."""
+        """Return each region's count; None for a counter that isn't regional."""
         if counter.owner or not is_regional(registry.policy(counter.key)):
             return None
         try:
-            found = by_region(counter.key, counter.using)
+            counts = by_region(counter.key, counter.using)
         except CounterError:
-            # The overview shows what is wrong with the settings, and the value that a Redis is
+            # The overview shows problems of the settings. The counter's value shows that Redis is
             # unavailable.
             return None
-        return {"regions": [*found.items(), (_("Together"), sum(found.values()))]}
+        return {"regions": [*counts.items(), (_("Together"), sum(counts.values()))]}
 
 
 class RegionsSection:
-    """Shows how old each region's publication or copy is, on the overview."""
+    """Shows the age of each region's publication or copy, on the overview."""
 
     template = "admin/django_counters_regions/section.html"
 
@@ -53,14 +53,14 @@ class RegionsSection:
         """Return the age of each region; None if this isn't a region."""
         if any(region_problems(needed=False)):
             return None
-        found = attempt("regions", using, lambda: exchanged(using))
+        exchange = attempt("regions", using, lambda: exchanged(using))
         # The findings beside it show why nothing could be read.
-        if isinstance(found, Away) or not found.region:
+        if isinstance(exchange, Away) or not exchange.region:
             return None
-        return {"regions": list(_ages(found))}
+        return {"regions": list(_ages(exchange))}
 
 
-def _ages(found: Exchange) -> Iterator[tuple[str, str, str]]:
-    yield found.region, _("published by this region"), age_text(found.published)
-    for peer in found.peers:
+def _ages(exchange: Exchange) -> Iterator[tuple[str, str, str]]:
+    yield exchange.region, _("published by this region"), age_text(exchange.published)
+    for peer in exchange.peers:
         yield peer.region, _("copied by this region"), age_text(peer.lag)

@@ -1,7 +1,7 @@
-"""The answers of a region to others that reach it over HTTP: `over_http` is on the other side.
+"""Answers the requests of other regions over HTTP. Their side is `over_http`.
 
-A sender without the secret is told nothing. A sender with it reads the counts of regions, and
-changes labels of the region that it says it is.
+A sender without the secret gets only 403. A sender with it can read the counts of regions, and
+change the labels of the region that it claims to be.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from django_counters.contrib.regions.wire import HEADER, answer_signature, secre
 from django_counters.exceptions import CounterError
 
 logger = logging.getLogger("django_counters")
-#: How many bytes a request has at most.
+#: The most bytes of a request.
 LARGEST_REQUEST = 2**16
 
 
 class Refused(Exception):
-    """The sender knows the secret, and asks for data that it may not have. The text says why."""
+    """The sender has the secret, but may not send this request. The text is the reason."""
 
 
 @csrf_exempt
@@ -54,23 +54,23 @@ def answer(request: HttpRequest, using: str = DEFAULT_DB_ALIAS) -> HttpResponse:
     signature = request.headers.get(HEADER, "")
     secret = secret_of(signature, body, region_secrets())
     if secret is None or len(body) > LARGEST_REQUEST:
-        logger.warning("A request was refused that no region has signed.")
+        logger.warning("Refused a request without a region's signature.")
         return HttpResponseForbidden()
-    status, found = _answered(body, declared, DatabasePeer(using))
-    packed = wire.packed(found)
+    status, contents = _answered(body, declared, DatabasePeer(using))
+    packed = wire.packed(contents)
     headers = {HEADER: answer_signature(secret, signature, packed)}
     return HttpResponse(packed, "application/json", status, headers=headers)
 
 
 def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, dict[str, Any]]:
-    """The status of an answer, and its contents."""
+    """Return the status of an answer, and its contents."""
     try:
         message = wire.unpacked(body)
         _check_heading(message, declared, here)
-        ask = _ASKED.get(wire.text(message.get("ask")))
-        if ask is None:
-            raise wire.Malformed("it does not know what it is asked for")
-        return 200, ask(here, message)
+        action = _ACTIONS.get(wire.text(message.get("ask")))
+        if action is None:
+            raise wire.Malformed("its action is unknown")
+        return 200, action(here, message)
     except wire.Malformed as error:
         return 400, {"problem": f"it does not understand the request: {error}"}
     except Refused as error:
@@ -78,14 +78,14 @@ def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, 
     except PeerAway as error:
         return 409, {"problem": error.reason}
     except (Error, CounterError) as error:
-        logger.warning("Another region is not answered: %s", error)
+        logger.warning("A request of another region failed: %s", error)
         return 503, {"problem": "its database does not answer"}
 
 
 def _check_heading(message: Mapping[str, Any], declared: Regions, here: DatabasePeer) -> None:
-    """A request is for this region, also by a former name, and of another one.
+    """Check that a request is for this region, by its present or a former name, and of another.
 
-    Not of one that the settings name: a region that was renamed goes on before they do.
+    The sender needn't be in the settings: a renamed region goes on before they are changed.
     """
     to, sender = wire.region(message.get("to")), wire.region(message.get("from"))
     if to != declared.own and to not in here.homes():
@@ -115,7 +115,7 @@ def _heard(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _relabel(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes that a region makes in another one: its own labels."""
+    """Change the sender's own labels, the only change that a region makes in another one."""
     region = wire.region(message.get("region"))
     if region != message["from"] or region in here.homes():
         raise Refused("a region greets for itself alone")
@@ -123,7 +123,7 @@ def _relabel(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
     return {"marks": wire.marks_out(here.relabel(region, labels, life))}
 
 
-_ASKED: Mapping[str, Callable[[DatabasePeer, Mapping[str, Any]], dict[str, Any]]] = {
+_ACTIONS: Mapping[str, Callable[[DatabasePeer, Mapping[str, Any]], dict[str, Any]]] = {
     "known": _known,
     "homes": _homes,
     "page": _page,

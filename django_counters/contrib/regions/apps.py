@@ -22,8 +22,8 @@ OPTIONS = (
         "REGIONAL",
         False,
         "True or False",
-        "Whether each [region](../how-to/several-regions.md) counts in a database of its own, and "
-        "reads the values of all of them together.",
+        "Whether each [region](../regions.md) counts in a database of its own, and "
+        "values are the sums of all regions.",
         lambda value: isinstance(value, bool),
         code="E041",
     ),
@@ -31,8 +31,8 @@ OPTIONS = (
         "TOP_UP",
         None,
         "None or an integer from 1 on",
-        "Below which stock a region is sent more by the one that has the most; see "
-        "[stock in several regions](../how-to/stock-in-several-regions.md). None: never.",
+        "The stock below which the region with the most sends more to another one; see "
+        "[stock in several regions](../regions.md#stock). None: never.",
         lambda value: value is None or is_integer(value, 1),
         code="E041",
     ),
@@ -40,7 +40,7 @@ OPTIONS = (
 
 
 class RegionsFeature(Feature):
-    """What the app adds to counters."""
+    """The settings, options, jobs, command and pages of the app."""
 
     settings = ("COUNTERS_REGION", "COUNTERS_REGIONS", "COUNTERS_REGION_SECRETS")
     namespace_options = OPTIONS
@@ -50,7 +50,7 @@ class RegionsFeature(Feature):
     commands = {"regions": f"{_HERE}.command"}
 
     def hints(self) -> Mapping[str, str]:
-        """Return how to correct each finding of the app's checks."""
+        """Return the remedy for each finding of the app's checks."""
         from django_counters.contrib.regions.checks import HINTS
 
         return HINTS
@@ -58,7 +58,7 @@ class RegionsFeature(Feature):
     def namespace_problems(
         self, name: str, declared: Mapping[Any, Any]
     ) -> Iterator[tuple[str, str]]:
-        """Return what ``REGIONAL`` and ``TOP_UP`` can't stand beside."""
+        """Yield the problems of ``REGIONAL`` and ``TOP_UP`` beside other options."""
         from django_counters.conf import projections
         from django_counters.contrib.regions.declared import regional_problems
 
@@ -77,11 +77,11 @@ class RegionsFeature(Feature):
         return {}
 
     def spread(self, options: Mapping[str, Any]) -> Callable[[Policy, str], Reader] | None:
-        """Return what reads the values of all regions together, if a namespace is ``REGIONAL``."""
+        """Return the reader of all regions' sums, if a namespace is ``REGIONAL``."""
         return _reader if options.get("regional") else None
 
     def landing(self, using: str) -> Hashable:
-        """Return the incarnation and the life of this region, which lands cached counters."""
+        """Return this region's incarnation and life, for the flush of cached counters."""
         from django_counters.contrib.regions.publishing import landing_life
 
         return landing_life(using)
@@ -100,8 +100,8 @@ class RegionsFeature(Feature):
             return ()
         publish, pull = f"{_HERE}.work.publish", f"{_HERE}.work.pull"
         return (
-            Job("publish", 10, publish, _("let other regions copy what this one has counted")),
-            Job("pull", 10, pull, _("copy what other regions have counted")),
+            Job("publish", 10, publish, _("publish this region's counts")),
+            Job("pull", 10, pull, _("copy other regions' counts")),
         )
 
     def leftovers(self, using: str) -> Iterator[Leftover]:
@@ -113,13 +113,13 @@ class RegionsFeature(Feature):
             yield Leftover("counters with unpublished increments", rows, remedy)
 
     def findings(self, using: str) -> Iterator[Finding | GaugeValue]:
-        """Return missing publications and copies, and their ages."""
+        """Yield missing publications and copies, and their ages."""
         from django_counters.contrib.regions.state import findings
 
         return findings(using)
 
     def inquiries(self, using: str) -> Iterator[Finding]:
-        """Return what other regions know of this one."""
+        """Yield the findings of other regions about this one."""
         from django_counters.contrib.regions.state import inquiries
 
         return inquiries(using)

@@ -1,4 +1,4 @@
-"""The regional counter of a record: a named one, because no column is counted in two regions."""
+"""The regional counter of a record: a named counter, because two regions can't share a column."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from django_counters.write.pipeline import change
 
 
 class RegionalCounter:
-    """An attribute of a model: each record has a counter of a namespace that is ``REGIONAL``.
+    """An attribute of a model: each record has a counter of a ``REGIONAL`` namespace.
 
-    It is no column. The counter of a record is named by the namespace and the primary key, such as
+    It isn't a column. The name of a record's counter is the namespace and the primary key, such as
     ``likes:42``. So the record needs the same primary key in all regions, such as a UUID. Deleting
-    a record leaves its counter: others may still count.
+    a record leaves its counter: other regions may still count.
 
     Args:
-        namespace: as it is declared in ``COUNTERS``, for this model alone.
+        namespace: a namespace of ``COUNTERS``, for this model alone.
     """
 
     def __init__(self, namespace: str) -> None:
@@ -45,15 +45,15 @@ class RegionalCounter:
     def __get__(
         self, instance: models.Model | None, owner: type
     ) -> RegionalCounter | CounterOverRegions:
-        """The counter of a record; on the model, the attribute itself."""
+        """Return the counter of a record; on the model, the attribute itself."""
         return self if instance is None else CounterOverRegions(self.key(instance))
 
     def key(self, record: models.Model) -> str:
-        """The key of the counter of a record.
+        """Return the key of a record's counter.
 
         Raises:
-            UnsavedInstance: it has no primary key yet.
-            InvalidKey: no record can have that primary key.
+            UnsavedInstance: the record has no primary key yet.
+            InvalidKey: the model can't have that primary key.
         """
         if record.pk is None:
             raise UnsavedInstance(model=record._meta.label)
@@ -66,29 +66,29 @@ class RegionalCounter:
         region: str | None = None,
         using: str | None = None,
     ) -> dict[models.Model, int]:
-        """What all regions have counted of each record, or one of them; in one query.
+        """Return {record: value} of all regions, or of one region, in one query.
 
         Raises:
             UnsavedInstance: a record has no primary key yet.
-            UnsupportedRegions: there is no such region.
+            UnsupportedRegions: the region doesn't exist.
         """
         keys = {record: self.key(record) for record in records}
         if region is None:
-            found = counted_of(keys.values(), using)
+            values = counted_of(keys.values(), using)
         else:
-            found = values_of(keys.values(), region=region, using=using)
-        return {record: found[key] for record, key in keys.items()}
+            values = values_of(keys.values(), region=region, using=using)
+        return {record: values[key] for record, key in keys.items()}
 
     avalues_of = twin(values_of)
 
 
 def _native(record: models.Model) -> object:
-    """The primary key of a record, however it was given: a UUID may be text until it is loaded."""
+    """Return a record's primary key in its Python type: before loading, a UUID may be text."""
     pk: Any = record._meta.pk
     try:
         return pk.to_python(record.pk)
     except ValidationError:
-        reason = f"no record of {record._meta.label} has it"
+        reason = f"{record._meta.label} can't have that primary key"
         raise InvalidKey(key=record.pk, reason=reason) from None
 
 
@@ -97,7 +97,7 @@ class CounterOverRegions:
     """The counter of one record in all regions.
 
     Attributes:
-        key: its name. Other methods of ``Counter.objects`` take it.
+        key: its key, for the other methods of ``Counter.objects``.
     """
 
     key: str
@@ -111,7 +111,7 @@ class CounterOverRegions:
     def increment(
         self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
     ) -> Result:
-        """Add ``by`` to what this region has, and return that; see `CounterManager.increment`."""
+        """Add ``by`` to the count of this region; see `CounterManager.increment`."""
         return change(
             Change(named(self.key, using), check_integer(by), token=optional_token(token))
         )
@@ -120,11 +120,11 @@ class CounterOverRegions:
     def decrement(
         self, by: int = 1, *, token: str | UUID | Token | None = None, using: str | None = None
     ) -> Result:
-        """Subtract ``by`` from what this region has; see `increment`."""
+        """Subtract ``by`` from the count of this region; see `increment`."""
         return self.increment(check_integer(-check_integer(by)), token=token, using=using)
 
     def value(self, *, region: str | None = None, using: str | None = None) -> int:
-        """Return what all regions have counted, or one of them."""
+        """Return the value of all regions, or of one region."""
         if region is None:
             return value_of(self.key, using)
         return value(self.key, region=region, using=using)
@@ -133,23 +133,23 @@ class CounterOverRegions:
 
 
 def attribute_problems(all_models: Iterable[type[models.Model]]) -> Iterator[tuple[str, str]]:
-    """The problems of such attributes of models, by the code of the check."""
+    """Yield the code of a check and the problem, for each wrong attribute of models."""
     first: dict[str, type[models.Model]] = {}
     for model in all_models:
         for name, attribute in _attributes(model):
             where, namespace = f"{model._meta.label}.{name}", attribute.namespace
             policy = registry.policies().get(namespace)
             if policy is None or not is_regional(policy):
-                yield "E043", f"{where}: COUNTERS[{namespace!r}] does not declare REGIONAL."
+                yield "E043", f"{where}: COUNTERS[{namespace!r}] doesn't declare REGIONAL."
             other = first.setdefault(namespace, model)
             if not (issubclass(model, other) or issubclass(other, model)):
-                yield "E043", f"{where}: {other._meta.label} counts in {namespace!r}, too."
+                yield "E043", f"{where}: {other._meta.label} also counts in {namespace!r}."
             if _is_numbered(model._meta.pk):
                 yield "W018", f"{where}: two regions may give one number to different records."
 
 
 def _attributes(model: type[models.Model]) -> Iterator[tuple[str, RegionalCounter]]:
-    """Those of a model and its parents, of each name the nearest."""
+    """Yield the attributes of a model and its parents; for each name the nearest one."""
     nearest: dict[str, object] = {}
     for owner in reversed(model.__mro__):
         nearest.update(vars(owner))
@@ -159,7 +159,7 @@ def _attributes(model: type[models.Model]) -> Iterator[tuple[str, RegionalCounte
 
 
 def _is_numbered(key: Any) -> bool:
-    """Whether the database numbers records: these, or those whose primary key theirs is."""
+    """Return whether the database numbers the records, or those that the key points to."""
     while key.is_relation:
         key = key.target_field
     return isinstance(key, models.AutoField)

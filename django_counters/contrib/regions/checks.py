@@ -23,13 +23,13 @@ from django_counters.tables.standing import COUNTERS
 #: How to correct each finding, by its id.
 HINTS: Mapping[str, str] = MappingProxyType(
     {
-        "E041": "Remove what REGIONAL cannot stand beside.",
-        "E042": 'COUNTERS_REGION is a name such as "eu", COUNTERS_REGIONS a dictionary such as '
-        '{"us": "us_db"} or {"us": "https://us.example/counters/region/"}. '
-        "COUNTERS_REGION_SECRETS is a list of secrets of 32 characters or more.",
+        "E041": "Remove REGIONAL or the option that it excludes.",
+        "E042": 'Set COUNTERS_REGION to a name such as "eu", COUNTERS_REGIONS to a dictionary such '
+        'as {"us": "us_db"} or {"us": "https://us.example/counters/region/"}, and '
+        "COUNTERS_REGION_SECRETS to a list of secrets of 32 characters or more.",
         "E043": "Declare a namespace with REGIONAL for this model alone.",
-        "W018": "Use a UUIDField as the primary key, or silence this warning if one region alone "
-        "makes records.",
+        "W018": "Use a UUIDField as the primary key, or silence this warning if only one region "
+        "creates records.",
     }
 )
 
@@ -68,7 +68,7 @@ def check_databases(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """E044: regional counters in a database that can't have any."""
+    """E044: regional counters in a database that doesn't support them."""
     setting = getattr(settings, "COUNTERS", None)
     if any(problems(setting)):
         return []

@@ -1,4 +1,4 @@
-"""``manage.py counters regions``: what regions know of each other."""
+"""``manage.py counters regions``: ages of copies, the fence, and renaming."""
 
 from __future__ import annotations
 
@@ -18,49 +18,49 @@ from django_counters.contrib.regions.fencing import Fenced, fence
 from django_counters.contrib.regions.renaming import rename
 from django_counters.contrib.regions.state import Exchange, exchanged
 
-HELP = gettext_lazy("say how old copies of regions are, or look after a restored one")
+HELP = gettext_lazy("show the ages of regions' copies, fence a restored region, or rename one")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The options of ``regions``."""
+    """Add the options of ``regions``."""
     parser.add_argument(
         "action",
         nargs="?",
         choices=("show", "fence", "rename"),
         default="show",
         help=_(
-            "say how old what was copied is; bring a restored region up to what others know; "
-            "or give one another name"
+            "show the ages of copies; bring a restored region up to the copies of the others; "
+            "or rename this region"
         ),
     )
     parser.add_argument("former", nargs="?", default="", help=_("rename: its former name"))
-    said = parser.add_mutually_exclusive_group()
-    said.add_argument(
+    restored = parser.add_mutually_exclusive_group()
+    restored.add_argument(
         "--restored",
         action="store_const",
         const=True,
         default=None,
-        help=_("it was restored, also where no other region knows more"),
+        help=_("fence: it was restored, even if no other region has more"),
     )
-    said.add_argument(
+    restored.add_argument(
         "--intact",
         dest="restored",
         action="store_const",
         const=False,
-        help=_("nothing is missing, although its database looks restored"),
+        help=_("fence: nothing is missing, although its database looks restored"),
     )
 
 
 def handle(command: BaseCommand, using: str, *, action: str, **options: Any) -> None:
-    """Show how regions are, or look after this one.
+    """Show the ages of regions' copies, fence or rename this region.
 
     Raises:
-        CommandError: an option is for something else, or a region can't be asked.
+        CommandError: an option belongs to another action, or a region is unavailable.
     """
     if action != "rename" and options["former"]:
-        raise CommandError("A name is for rename alone.")
+        raise CommandError("Only rename needs a name.")
     if action != "fence" and options["restored"] is not None:
-        raise CommandError("--restored and --intact are for fence alone.")
+        raise CommandError("Only fence accepts --restored and --intact.")
     act: Any = {"show": _show, "fence": _fence, "rename": _rename}[action]
     try:
         act(command.stdout, using, **options)
@@ -69,41 +69,41 @@ def handle(command: BaseCommand, using: str, *, action: str, **options: Any) -> 
 
 
 def _show(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> None:
-    """Say how old what was published and copied is. Asks no other region."""
+    """Print the ages of the publication and of copies. Asks no other region."""
     regions()
-    found = exchanged(using)
-    if not found.region:
+    exchange = exchanged(using)
+    if not exchange.region:
         raise CommandError(f"This region neither publishes nor copies in the database {using!r}.")
     if as_json:
-        out.write(json.dumps({"database": using, **_as_data(found)}))
+        out.write(json.dumps({"database": using, **_as_data(exchange)}))
         return
-    ago = {
+    ages = {
         name: "never" if seconds is None else f"{seconds:.0f} s ago"
-        for name, seconds in found.seconds.items()
+        for name, seconds in exchange.seconds.items()
     }
-    own, incarnation = found.region, found.incarnation
-    out.write(f"{own}: this region, incarnation {incarnation}, published {ago.pop(own)}")
-    for name, told in ago.items():
-        out.write(f"{name}: copied {told}")
-    for name in found.strangers:
+    own, incarnation = exchange.region, exchange.incarnation
+    out.write(f"{own}: this region, incarnation {incarnation}, published {ages.pop(own)}")
+    for name, age in ages.items():
+        out.write(f"{name}: copied {age}")
+    for name in exchange.strangers:
         out.write(f"{name}: not in COUNTERS_REGIONS")
 
 
-def _as_data(found: Exchange) -> dict[str, Any]:
-    """The same for programs; ages in seconds."""
-    lags = found.seconds
+def _as_data(exchange: Exchange) -> dict[str, Any]:
+    """Return the exchange as data for JSON; ages in seconds."""
+    lags = exchange.seconds
     return {
-        "region": found.region,
-        "incarnation": found.incarnation,
-        "published": lags.pop(found.region),
+        "region": exchange.region,
+        "incarnation": exchange.incarnation,
+        "published": lags.pop(exchange.region),
         "lags": lags,
-        "strangers": found.strangers,
+        "strangers": exchange.strangers,
     }
 
 
 def _rename(out: OutputWrapper, using: str, *, as_json: bool, former: str, **_options: Any) -> None:
     if not former:
-        raise CommandError("rename takes what the region was called.")
+        raise CommandError("rename needs the region's former name.")
     entries = rename(former, using)
     data = {"database": using, "former": former, "entries": entries}
     out.write(json.dumps(data) if as_json else f"{former} has ended; {entries} entries published")
@@ -112,7 +112,7 @@ def _rename(out: OutputWrapper, using: str, *, as_json: bool, former: str, **_op
 def _fence(
     out: OutputWrapper, using: str, *, as_json: bool, restored: bool | None, **_options: Any
 ) -> None:
-    """Bring a restored region up to what others know of it."""
+    """Bring a restored region up to the copies of the others."""
     done = fence(using, restored=restored)
     data = {"database": using, **asdict(done)}
     out.write(json.dumps(data, default=str) if as_json else "\n".join(_lines(done)))
@@ -120,7 +120,7 @@ def _fence(
 
 def _lines(done: Fenced) -> Iterator[str]:
     if not done.restored:
-        yield "No other region knows more than this one: nothing was changed."
+        yield "No other region has more than this one: nothing was changed."
         return
     yield f"{done.entries} entries came back, {done.amount:+} together."
     for name, heard in done.heard.items():
@@ -128,7 +128,7 @@ def _lines(done: Fenced) -> Iterator[str]:
         yield f"{name} has nothing that was counted here between {since} and the restore."
     if done.frozen:
         yield (
-            f"{done.frozen} stocks are 0 now, which had {done.stock} together: "
-            "adjust each to what is left of it."
+            f"{done.frozen} stocks of {done.stock} together are 0 now: "
+            "adjust each to the remaining quantity."
         )
     yield f"Incarnation {done.incarnation} has begun: publish, and let increments in."

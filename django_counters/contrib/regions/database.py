@@ -1,4 +1,4 @@
-"""A region whose database this process can reach."""
+"""A peer whose database this process can reach."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django_counters.tables import CounterPosition
 
 @dataclass(frozen=True, slots=True)
 class DatabasePeer:
-    """The questions of a region to another one, in its database. See `Peer`.
+    """A peer in a database. See `Peer`.
 
     Attributes:
         alias: the name of the database in ``DATABASES``.
@@ -26,46 +26,44 @@ class DatabasePeer:
     alias: str
 
     def marks(self, region: str) -> Marks:
-        """How far each incarnation of a region is there."""
+        """Return the mark of each incarnation of a region there."""
         return marks_of(region, self.alias)
 
     def homes(self) -> Mapping[str, Marks]:
-        """The marks of each region that this database is home of, and has published in.
+        """Return the marks of each region that has published in this database as its home.
 
-        A copied entry has the clock that was seen behind its position.
+        In a copy, the position is followed by "/" and the clock that was read with it.
         """
-        found: dict[str, Marks] = {}
+        homes: dict[str, Marks] = {}
         for row in self._rows(source__startswith=SOURCES).exclude(position__contains="/"):
             at = Mark.of(Position(row.position, row.timeline))
-            found.setdefault(row.source.removeprefix(SOURCES), {})[int(row.part)] = at
-        # Elsewhere a position that never moved looks the same.
-        return {
-            name: marks for name, marks in found.items() if any(one.seen for one in marks.values())
-        }
+            homes.setdefault(row.source.removeprefix(SOURCES), {})[int(row.part)] = at
+        # A copy's position that never moved looks the same, but has seen no clock.
+        return {name: marks for name, marks in homes.items() if any(m.seen for m in marks.values())}
 
     def page(self, of: Of, since: int) -> Page | None:
-        """The next entries after a version, in whole versions; None where there are no more."""
+        """Return the next entries after a version, in whole versions; None if there are none."""
         return store_of(self.alias).page(of, since)
 
     def greet(self, of: Of, life: Callable[[], str]) -> Marks:
-        """Let pages of a former life be of no use."""
+        """Invalidate pages of a former life."""
         return labels.greet(self, of, life)
 
     def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
-        """End incarnations: pages of them are of no use."""
+        """End incarnations, which invalidates their pages."""
         labels.close(self, region, ended, life)
 
     def heard(self, region: str) -> datetime | None:
-        """When something of a region was last copied there."""
+        """Return when a region was last copied there."""
         moved = self._rows(source=source_of(region)).exclude(position="").order_by("-moved_at")
         return moved.values_list("moved_at", flat=True).first()
 
     def known(self, region: str) -> labels.Known:
-        """The labels of a region there."""
+        """Return the labels of a region there."""
         return labels.known_in(region, self.alias)
 
     def relabel(self, region: str, changes: list[labels.Label], life: str) -> Marks:
-        """Change labels, in the life of its server."""
+        """Change labels, if the server there is still in this life."""
         return labels.relabel_in(region, changes, life, self.alias)
 
     def _rows(self, **these: str) -> QuerySet[CounterPosition]:

@@ -1,4 +1,4 @@
-"""The settings ``COUNTERS_REGION…``, and what ``REGIONAL`` and ``TOP_UP`` can't stand beside."""
+"""The settings ``COUNTERS_REGION…``, and the options that exclude ``REGIONAL`` and ``TOP_UP``."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from django_counters.exceptions import InvalidConfiguration
 if TYPE_CHECKING:
     from django_counters.conf import Policy
 
-#: How many characters a secret has at least.
+#: The fewest characters of a secret.
 SHORTEST_SECRET = 32
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
-#: The namespace of what regions have sent to each other. Only this app counts in it.
+#: The namespace of stock that regions have sent to each other. Only this app counts in it.
 SENT = "counters.sent"
-# What one region cannot decide or tell for all of them.
+# Options that one region can't serve for all of them.
 _AGAINST = {
     "HISTORY": "it records the totals of one region",
-    "BUFFER": "files and streams may bring again what a restored region has published",
+    "BUFFER": "files and streams may repeat counts that a restored region has published",
     "API": "it shows the values of one region",
 }
 
 
 class Regions(NamedTuple):
-    """This region, and the others.
+    """This region and its peers.
 
     Attributes:
-        own: the name of this one.
-        peers: the alias of the database of each other one, or its address, by its name.
+        own: the name of this region.
+        peers: for the name of each other region, its database alias or its address.
     """
 
     own: str
@@ -41,20 +41,20 @@ class Regions(NamedTuple):
 
 
 def is_regional(policy: Policy) -> bool:
-    """Return whether values of a namespace are those of all regions together."""
+    """Return whether a namespace's values are the sums of all regions."""
     return bool(policy.options.get("regional"))
 
 
 def has_stock(policy: Policy) -> bool:
-    """Return whether each region takes from a stock of its own."""
+    """Return whether each region has a stock of its own."""
     return is_regional(policy) and policy.bounds.floor is not None
 
 
 def regions() -> Regions:
-    """The declaration.
+    """Return the declared regions.
 
     Raises:
-        InvalidConfiguration: the settings are wrong, or there are none.
+        InvalidConfiguration: the settings are wrong or missing.
     """
     for problem in region_problems(needed=True):
         raise InvalidConfiguration(problem=problem)
@@ -62,44 +62,44 @@ def regions() -> Regions:
 
 
 def region_secrets() -> tuple[str, ...]:
-    """What regions know that reach each other over HTTP: they sign with the first one."""
+    """Return the shared secrets of regions over HTTP. The first one signs."""
     return tuple(_secrets())
 
 
 def are_there() -> bool:
-    """Whether this is a region at all."""
+    """Return whether this project is a region."""
     return bool(_own())
 
 
 def sent_to(region: str, incarnation: int) -> tuple[str, str]:
-    """The range of keys of the counters of increments on the way to a region.
+    """Return the range of keys of the counters of stock on the way to a region.
 
-    Stock sent to an incarnation that has ended never arrives: it may have arrived before
-    the region was restored.
+    Stock for an ended incarnation never arrives: it may have arrived before the region was
+    restored.
     """
-    # "=" follows "<".
+    # In the order of keys "=" follows "<".
     return f"{SENT}:{region}.{incarnation}<", f"{SENT}:{region}.{incarnation}="
 
 
 def sent_key(key: str, region: str, incarnation: int, sender: str) -> str:
-    """The counter of stock on the way from one region to another one."""
+    """Return the key of the counter of stock on the way from one region to another."""
     return f"{sent_to(region, incarnation)[0]}{sender}:{key}"
 
 
 def elsewhere() -> frozenset[str]:
-    """The databases that belong to other regions, as far as the settings can be understood."""
+    """Return the databases of other regions, as far as the settings are valid."""
     peers = _peers()
     return frozenset(map(str, peers.values())) if isinstance(peers, Mapping) else frozenset()
 
 
 def region_problems(*, needed: bool) -> Iterator[str]:
-    """Say what is wrong with the settings; ``needed``: whether there have to be some."""
+    """Yield the problems of the settings; ``needed``: whether missing ones are a problem."""
     own, peers = _own(), _peers()
     if own is None and not peers and not needed:
         return
     yield from _name_problems("COUNTERS_REGION", own)
     if not isinstance(peers, Mapping):
-        yield "COUNTERS_REGIONS is a dictionary: the database of each other region by its name."
+        yield "COUNTERS_REGIONS must be a dictionary: {name of another region: its database}."
         return
     for name, place in peers.items():
         yield from _name_problems("COUNTERS_REGIONS", name)
@@ -107,41 +107,41 @@ def region_problems(*, needed: bool) -> Iterator[str]:
             yield f"COUNTERS_REGIONS: {name!r} is this region itself."
         yield from _place_problems(name, place)
     if len(set(map(str, peers.values()))) < len(peers):
-        yield "COUNTERS_REGIONS: each region has a database of its own."
+        yield "COUNTERS_REGIONS: two regions have the same database. Each needs its own."
     yield from _secret_problems(needed=any(map(is_address, peers.values())))
 
 
 def is_address(place: object) -> bool:
-    """Whether a region is reached over HTTP, and not in a database of that alias."""
+    """Return whether the text is an address, and not the alias of a database."""
     return isinstance(place, str) and "://" in place
 
 
 def _place_problems(name: object, place: object) -> Iterator[str]:
-    """A region is a database or an address; ``name``: its name."""
+    """Yield the problems of a region's database or address; ``name``: its name."""
     if not is_address(place):
         if place not in settings.DATABASES:
-            yield f"COUNTERS_REGIONS: {name!r} names no database of DATABASES, and no address."
+            yield f"COUNTERS_REGIONS: {name!r} is neither an alias of DATABASES nor an address."
         return
     try:
         parts = urlsplit(str(place))
         wrong = not _is_plain(str(place), parts)
     except ValueError:
-        yield f"COUNTERS_REGIONS: the address of {name!r} is none."
+        yield f"COUNTERS_REGIONS: the address of {name!r} is invalid."
         return
     if wrong:
-        yield f"COUNTERS_REGIONS: the address of {name!r} is a host and a path, and nothing else."
+        yield f"COUNTERS_REGIONS: the address of {name!r} must be only a host and a path."
     elif parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts)):
-        yield f"COUNTERS_REGIONS: the address of {name!r} begins with https://."
+        yield f"COUNTERS_REGIONS: the address of {name!r} must begin with https://."
 
 
 def _is_plain(place: str, parts: SplitResult) -> bool:
     written = place.isascii() and place.isprintable() and " " not in place
-    # A port that is none raises an error when it is asked for.
+    # Reading an invalid port raises ValueError.
     return written and bool(parts.hostname) and parts.port != 0 and not set("@?#") & set(place)
 
 
 def _is_loopback(parts: SplitResult) -> bool:
-    """Whether a host is this machine."""
+    """Return whether a host is this machine."""
     if parts.hostname == "localhost":
         return True
     try:
@@ -151,14 +151,14 @@ def _is_loopback(parts: SplitResult) -> bool:
 
 
 def _secret_problems(*, needed: bool) -> Iterator[str]:
-    """The secrets never stand in a message."""
+    """Yield the problems of the secrets, without printing any."""
     secrets = _secrets()
     if not isinstance(secrets, (list, tuple)):
-        yield "COUNTERS_REGION_SECRETS is a list: the secret, and others that are accepted, too."
+        yield "COUNTERS_REGION_SECRETS must be a list: the secret, and others to accept."
     elif not all(isinstance(one, str) and len(one) >= SHORTEST_SECRET for one in secrets):
-        yield f"COUNTERS_REGION_SECRETS: each has {SHORTEST_SECRET} characters or more."
+        yield f"COUNTERS_REGION_SECRETS: each must have {SHORTEST_SECRET} characters or more."
     elif needed and not secrets:
-        yield "COUNTERS_REGION_SECRETS is missing: a region that has an address needs one."
+        yield "COUNTERS_REGION_SECRETS is missing. A region with an address needs a secret."
 
 
 def regional_problems(
@@ -177,14 +177,14 @@ def regional_problems(
 
 def _conflicts(name: str, declared: Mapping[Any, Any], against: Mapping[str, str]) -> Iterator[str]:
     if name == "default":
-        yield "REGIONAL is for declared namespaces, whose keys can be found together."
+        yield "REGIONAL needs a namespace of its own. It can't be in 'default'."
     if declared.get("TOP_UP") is not None and declared.get("FLOOR") is None:
-        yield "TOP_UP needs a FLOOR of 0: it moves what a region may take."
+        yield "TOP_UP needs a FLOOR of 0, because it moves stock."
     if declared.get("FLOOR") not in (None, 0):
-        yield "REGIONAL needs a FLOOR of 0, or none: each region keeps what it may take."
+        yield "REGIONAL needs a FLOOR of 0, or none, because each region has its own stock."
     for option, reason in against.items():
         if declared.get(option) is not None:
-            yield f"REGIONAL cannot stand beside {option}: {reason}."
+            yield f"REGIONAL excludes {option}: {reason}."
 
 
 def _own() -> object:
@@ -201,4 +201,4 @@ def _secrets() -> Any:
 
 def _name_problems(setting: str, name: object) -> Iterator[str]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield f"{setting}: {name!r} is no name of up to 60 small letters, digits and hyphens."
+        yield f"{setting}: {name!r} must have 1 to 60 small letters, digits and hyphens."

@@ -14,7 +14,7 @@ class RegionRestored(LandingRefused):
 
 
 class RegionAway(CounterError, OperationalError):
-    """{peer} can't be asked what it has of the region {region}: {reason}."""
+    """{peer} can't answer for the region {region}: {reason}."""
 
     peer: str
     region: str

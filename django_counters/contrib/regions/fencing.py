@@ -1,7 +1,7 @@
-"""A region that was restored from a backup: others know what it has forgotten.
+"""Brings a region that was restored from a backup up to the copies of the others.
 
-Its incarnation ends with the newest entries that anybody has, and another one begins. What of each
-counter is known to others counts as theirs; the rest is published anew.
+Its incarnation ends with the newest entries of any region, and another one begins. Counts that
+others have copied belong to the ended incarnation; the rest is published in the new one.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from django_counters.stores.sql.positions import Position
 
 @dataclass(slots=True)
 class Fenced:
-    """The findings of a fence.
+    """The result of a fence.
 
     Attributes:
-        restored: whether it was restored.
-        incarnation: in which one it is now.
-        entries: how many entries came back.
-        amount: how much they are together.
-        frozen: how many counters with a floor were set to zero, until a person adjusts them.
-        stock: how much those had together.
-        heard: when each peer has last copied something. Counts after that and before the restore
+        restored: whether the region was restored.
+        incarnation: its present incarnation.
+        entries: the number of entries that came back.
+        amount: their sum.
+        frozen: the number of stocks that were set to zero, until a person adjusts them.
+        stock: the sum that those had.
+        heard: when each peer last copied from this region. Counts after that and before the restore
             are lost.
     """
 
@@ -63,25 +63,25 @@ class Fenced:
 
 
 def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fenced:
-    """Bring a region that was restored up to what others know of it, before it counts again.
+    """Bring a restored region up to the copies of the others, before it counts again.
 
-    Asks all peers. Where none knows more, nothing is changed. It can be repeated after any
-    interruption. Counts between the restore and this are lost in part.
+    Asks all peers. If none has more than this region, nothing is changed. It can be repeated after
+    any interruption. Counts between the restore and this call may be lost.
 
     Args:
         using: the database.
-        restored: the knowledge of the person who calls. True: it was, or something may be missing.
-            False: nothing is missing. None: find out.
+        restored: True: it was restored, or something may be missing. False: nothing is missing.
+            None: find out.
 
     Raises:
-        RegionAway: a peer cannot be asked, or another process publishes or fences. Nothing is
+        RegionAway: a peer is unavailable, or another process publishes or fences. Nothing is
             changed here.
-        RegionRestored: it has a stock, and no peer can tell; or it was restored, and
-            ``restored`` says that it was not.
+        RegionRestored: it has stock and another history, and no peer has more: pass ``restored``;
+            or a peer has more, though ``restored`` is False.
     """
     declared, store = regions(), store_of(using)
     life, known = store.life(), _ask(declared)
-    # Read last: others of this region may publish meanwhile, and peers know that at once.
+    # Read last: a concurrent process may publish, and peers may have copied that at once.
     home = home_marks(declared.own, using)
     last, mark = present(home)
     if not _was_restored(declared.own, known, home, life, restored):
@@ -97,39 +97,38 @@ def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fen
 
 
 def _was_restored(
-    region: str, known: Mapping[str, Marks], home: Marks, life: str, said: bool | None
+    region: str, known: Mapping[str, Marks], home: Marks, life: str, restored: bool | None
 ) -> bool:
-    """Whether a region was restored, by the knowledge of peers and of the caller."""
+    """Return whether a region was restored, by its peers and by the caller."""
     last, mark = present(home)
     ahead = [name for name, marks in known.items() if is_ahead(marks, last, mark)]
-    if ahead and said is False:
+    if ahead and restored is False:
         raise behind(region, ahead[0])
     elsewhere = is_another_history(mark.timeline, life)
-    if not ahead and said is None and elsewhere and there_is_stock():
-        reason = "its database has another history; say --restored or --intact"
+    if not ahead and restored is None and elsewhere and there_is_stock():
+        reason = "its database has another history. Pass --restored or --intact"
         raise RegionRestored(region=region, reason=reason)
-    return bool(ahead or said)
+    return bool(ahead or restored)
 
 
 def _ask(declared: Regions) -> Mapping[str, Marks]:
-    found = {}
+    marks = {}
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            found[name] = peer.marks(declared.own)
-    return found
+            marks[name] = peer.marks(declared.own)
+    return marks
 
 
 def _heard(declared: Regions) -> dict[str, datetime | None]:
-    found = {}
+    heard = {}
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            found[name] = peer.heard(declared.own)
-    return found
+            heard[name] = peer.heard(declared.own)
+    return heard
 
 
 def _close(declared: Regions, ended: range, store: SqlRegions) -> None:
-    """Invalidate pages that another process has read of ending incarnations. The next number
-    is taken."""
+    """Invalidate pages of the ending incarnations, and reserve the next number."""
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
             peer.close(declared.own, ended, store.life)
@@ -138,7 +137,10 @@ def _close(declared: Regions, ended: range, store: SqlRegions) -> None:
 def _begin(
     declared: Regions, store: SqlRegions, ended: range, life: str, using: str, done: Fenced
 ) -> None:
-    """Learn back what peers have, end what was, and begin anew: one transaction."""
+    """Copy back the peers' entries, end the old incarnations, and begin the new one.
+
+    Call it in a transaction.
+    """
     region, first, new = declared.own, ended.start, ended.stop
     positions = registry.positions(using)
     positions.make(source_of(region), str(first))
@@ -148,7 +150,7 @@ def _begin(
         raise RegionAway(peer=region, region=region, reason=reason)
     clock = Mark.of(held).position
     known = _ask(declared)
-    # A backup from before a fence: others have counts from it, and it is not known how many.
+    # In a backup from before an earlier fence, the amount that others have copied is unknown.
     whole = any(mark.seen for marks in known.values() for one, mark in marks.items() if one > first)
     before = store.sum(region)
     if whole:
@@ -160,7 +162,7 @@ def _begin(
     for low, high in scopes():
         for page in store.ranges(low, high):
             store.begin(Of(region, first), Of(region, new), clock, *page, whole=whole)
-    # After its counters have begun anew: other regions do not know the stock that it takes away.
+    # After the counters' new entries: other regions haven't copied the stock that it takes away.
     done.frozen, done.stock = freeze(store, region, using)
     for number in ended:
         seen = [marks[number].seen for marks in known.values() if number in marks]
@@ -169,7 +171,7 @@ def _begin(
 
 
 def _learn(declared: Regions, of: Of, store: SqlRegions, since: int) -> int:
-    """Copy what peers have of this region after a version; how many entries are newer here."""
+    """Copy the peers' entries of this region after a version; return the number of newer ones."""
     return sum(
         store.store(of, page.entries)
         for name, peer in peers_of(declared).items()
@@ -188,7 +190,7 @@ def _pages(name: str, peer: Peer, of: Of, since: int) -> Iterator[Page]:
 
 
 def end(store: SqlRegions, of: Of, clock: int, using: str) -> None:
-    """Give all entries new versions: a peer may have passed any of them without having it."""
+    """Give all entries new versions: a peer's position may be after an entry that it lacks."""
     for low, high in store.ranges_of(of):
         clock += 1
         store.end(of, low, high, clock)

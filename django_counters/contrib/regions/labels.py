@@ -1,8 +1,9 @@
-"""The only thing that a region changes in another one: in which life its positions move.
+"""Labels: the life of the server in which a region's positions move in another database.
 
-A label is changed from what was read before, in the life of the server that has said it. The new
-life is asked for after that: so it is a later one, and no label comes back. An incarnation that has
-ended stays so. So a change that is asked for again, by whomever and however late, changes nothing.
+A region changes nothing else in another one. The change is a compare-and-set from the label that
+was read before, in the life of the server that returned it. The new life is read after that, so it
+is later, and no label comes back. An ended incarnation stays ended. So a repeated or late request
+changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from django_counters.registry import registry
 
 
 class Label(NamedTuple):
-    """Which label of an incarnation was read, and which one it gets."""
+    """A change of an incarnation's label: the one that was read, and the new one."""
 
     incarnation: int
     before: str
@@ -25,7 +26,7 @@ class Label(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A region as a database knows it, and the life of its server."""
+    """The marks of a region in a database, and the life of that database's server."""
 
     marks: Marks
     life: str
@@ -35,10 +36,10 @@ class Labelled(Protocol):
     """A database whose labels can be read and changed."""
 
     def known(self, region: str) -> Known:
-        """The labels of a region there."""
+        """Return the labels of a region there."""
 
     def relabel(self, region: str, labels: list[Label], life: str) -> Marks:
-        """Change all of these labels or none, in the life of its server; the marks after that."""
+        """Change all of these labels or none, in this life of its server; return the marks."""
 
 
 def greet(there: Labelled, of: Of, life: Callable[[], str]) -> Marks:
@@ -62,17 +63,17 @@ def close(there: Labelled, region: str, ended: range, life: Callable[[], str]) -
 
 
 def known_in(region: str, using: str) -> Known:
-    """A region as a database knows it."""
+    """Return the marks of a region in a database, and the life of the server."""
     return Known(marks_of(region, using), store_of(using).life())
 
 
 def relabel_in(region: str, labels: list[Label], life: str, using: str) -> Marks:
-    """Change labels in a database; a label that already has the new value is no problem.
+    """Change labels in a database; return the marks. A label may already have the new value.
 
-    It holds the rows, so that no page moves them before it is known how far they are.
+    Locks the rows, so that no page moves them before the marks are read.
 
     Raises:
-        PeerAway: one is another label by now, or the server was started. Nothing is changed.
+        PeerAway: a label has changed, or the server was started. Nothing is changed.
     """
     store, positions = store_of(using), registry.positions(using)
     with store.transaction():

@@ -1,4 +1,4 @@
-"""How far the incarnations of a region are, as one database knows it."""
+"""The progress of a region's incarnations in one database."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from django_counters.stores.sql.positions import Position
 
 
 class Mark(NamedTuple):
-    """How far an incarnation is, in numbers.
+    """The progress of an incarnation.
 
     Attributes:
-        position: the last version that was copied; at home the clock.
-        seen: the clock that was seen together with it.
-        timeline: the life in which it was, or `CLOSED`.
+        position: the last copied version; at home the clock.
+        seen: the clock that was read together with it.
+        timeline: the life of the server at that time, or `CLOSED`.
     """
 
     position: int = 0
@@ -24,7 +24,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def of(cls, at: Position) -> Mark:
-        """The same of a row."""
+        """Return the mark of a row."""
         position, _, seen = at.position.partition("/")
         return cls(int(position or 0), int(seen or position or 0), at.timeline)
 
@@ -33,21 +33,21 @@ Marks = dict[int, Mark]
 
 
 def marks_of(region: str, using: str) -> Marks:
-    """How far each incarnation of a region is, in a database."""
-    found = registry.positions(using).of(source_of(region))
-    return {int(part): Mark.of(at) for part, at in found.items()}
+    """Return the mark of each incarnation of a region in a database."""
+    positions = registry.positions(using).of(source_of(region))
+    return {int(part): Mark.of(at) for part, at in positions.items()}
 
 
 def present(marks: Marks) -> tuple[int, Mark]:
-    """The incarnation that a region is in: the first one, where it has never published."""
+    """Return the present incarnation of a region, which is 1 before its first publication."""
     last = max(marks, default=1)
     return last, marks.get(last, Mark())
 
 
 def living(region: str, using: str) -> tuple[int, str] | None:
-    """The incarnation and the life that this region is in; None from a start of its server on.
+    """Return the incarnation and the life of this region; None after a start of its server.
 
-    Until it has published, it may have been restored. That asks the others.
+    It may have been restored then, until a publication has asked the other regions.
     """
     number, mark = present(marks_of(region, using))
     life = store_of(using).life()
@@ -55,6 +55,6 @@ def living(region: str, using: str) -> tuple[int, str] | None:
 
 
 def is_ahead(known: Marks, last: int, mark: Mark) -> bool:
-    """Whether a peer knows more than a region itself in its last incarnation: it was restored."""
+    """Return whether a peer has more than the region itself: then the region was restored."""
     there = known.get(last, Mark())
     return max(known, default=0) > last or there.seen > mark.seen or there.timeline == CLOSED

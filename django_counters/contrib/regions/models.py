@@ -1,4 +1,4 @@
-"""What each region has counted, as this database knows it."""
+"""The table of regions' entries in this database."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ REGION_LENGTH = 60
 
 
 class CounterRegion(models.Model):
-    """What one region has counted of a counter. That region alone changes it, others copy it.
+    """One region's count of a counter. Only that region changes it; others copy it.
 
-    ``version`` is the clock of the region when the value was published. An ``incarnation`` ends
-    when the region is restored from a backup. ``base`` is there for the present incarnation of this
-    region alone: the part of the counter that earlier incarnations have counted.
+    ``version`` is the region's clock when the value was published. An ``incarnation`` ends when the
+    region is restored from a backup. ``base`` is only set for this region's present incarnation:
+    the part of the counter that earlier incarnations have counted.
     """
 
     pk = models.CompositePrimaryKey("key", "region", "incarnation")

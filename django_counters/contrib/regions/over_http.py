@@ -1,4 +1,4 @@
-"""A region that is reached over HTTPS: `answering` is on the other side."""
+"""A peer over HTTPS. Its side is `answering`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from django_counters.contrib.regions.wire import (
     request_signature,
 )
 
-#: How many bytes an answer has at most. A page has about 20 000 entries at most, of 1 kB.
+#: The most bytes of an answer. A page has at most about 20 000 entries of 1 kB.
 LARGEST_ANSWER = 32 * 2**20
 _STATUSES = {
     403: "it does not accept the secret",
@@ -35,15 +35,15 @@ _STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class HttpPeer:
-    """The questions of a region to another one, over HTTP. See `Peer`.
+    """A peer over HTTP. See `Peer`.
 
     Attributes:
-        address: where the other region answers.
-        sender: the region that asks.
-        target: the region that is asked.
-        secret: what both know.
-        patience: for how many seconds it waits for the next bytes.
-        deadline: for how many seconds it waits for all of them.
+        address: the other region's address.
+        sender: this region.
+        target: the other region.
+        secret: the shared secret.
+        patience: seconds to wait for the next bytes.
+        deadline: seconds to wait for the whole answer.
     """
 
     address: str
@@ -51,67 +51,67 @@ class HttpPeer:
     target: str
     secret: str = field(repr=False)
     patience: float = 20
-    # Less than the lease of a position, which is held while its next page is asked for.
+    # Less than the lease of a position, which is locked while its next page is requested.
     deadline: float = 45
 
     def marks(self, region: str) -> Marks:
-        """How far each incarnation of a region is there."""
+        """Return the mark of each incarnation of a region there."""
         return self.known(region).marks
 
     def homes(self) -> Mapping[str, Marks]:
-        """The marks of each region that this database is home of, and has published in."""
+        """Return the marks of each region that has published in this database as its home."""
         with _checked():
             return wire.homes_in(self._ask("homes").get("homes"))
 
     def page(self, of: Of, since: int) -> Page | None:
-        """The next entries after a version, in whole versions; None where there are no more."""
+        """Return the next entries after a version, in whole versions; None if there are none."""
         with _checked():
-            found = self._ask("page", **of._asdict(), since=since)
-            return wire.page_in(found.get("page"), since)
+            answer = self._ask("page", **of._asdict(), since=since)
+            return wire.page_in(answer.get("page"), since)
 
     def greet(self, of: Of, life: Callable[[], str]) -> Marks:
-        """Let pages of a former life be of no use."""
+        """Invalidate pages of a former life."""
         return labels.greet(self, of, life)
 
     def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
-        """End incarnations: pages of them are of no use."""
+        """End incarnations, which invalidates their pages."""
         labels.close(self, region, ended, life)
 
     def heard(self, region: str) -> datetime | None:
-        """When something of a region was last copied there."""
+        """Return when a region was last copied there."""
         with _checked():
             return wire.moment_in(self._ask("heard", region=region).get("heard"))
 
     def known(self, region: str) -> labels.Known:
-        """The labels of a region there."""
+        """Return the labels of a region there."""
         with _checked():
-            found = self._ask("known", region=region)
-            return labels.Known(wire.marks_in(found.get("marks")), wire.text(found.get("life")))
+            answer = self._ask("known", region=region)
+            return labels.Known(wire.marks_in(answer.get("marks")), wire.text(answer.get("life")))
 
     def relabel(self, region: str, changes: list[labels.Label], life: str) -> Marks:
-        """Change labels, in the life of its server."""
+        """Change labels, if the server there is still in this life."""
         with _checked():
-            found = self._ask("relabel", region=region, labels=changes, life=life)
-            return wire.marks_in(found.get("marks"))
+            answer = self._ask("relabel", region=region, labels=changes, life=life)
+            return wire.marks_in(answer.get("marks"))
 
-    def _ask(self, ask: str, **given: object) -> dict[str, Any]:
-        """Send a request, and return what is answered.
+    def _ask(self, action: str, **params: object) -> dict[str, Any]:
+        """Send a request, and return its answer.
 
         Raises:
-            PeerAway: there is no answer, or it is none of the region that was asked.
-            Malformed: it is not as answers are.
+            PeerAway: the region doesn't answer, or another one does.
+            Malformed: the answer has another form.
         """
         heading = {"from": self.sender, "to": self.target, "nonce": secrets.token_hex(16)}
-        body = wire.packed({**heading, "ask": ask, **given})
+        body = wire.packed({**heading, "ask": action, **params})
         signature = request_signature(self.secret, body)
         response, answer = self._sent(body, signature)
         expected = answer_signature(self.secret, signature, answer)
         if not is_same(response.headers.get(HEADER, ""), expected):
             raise PeerAway(reason=_without_signature(response))
-        found = wire.unpacked(answer)
-        if "problem" in found:
-            raise PeerAway(reason=wire.text(found["problem"]))
-        return found
+        contents = wire.unpacked(answer)
+        if "problem" in contents:
+            raise PeerAway(reason=wire.text(contents["problem"]))
+        return contents
 
     def _sent(self, body: bytes, signature: str) -> tuple[HTTPResponse, bytes]:
         headers = {"Content-Type": "application/json", HEADER: signature}
@@ -126,7 +126,7 @@ class HttpPeer:
 
     @contextmanager
     def _connected(self) -> Iterator[HTTPConnection]:
-        """A connection that ends at the deadline, even while it waits."""
+        """Open a connection that ends at the deadline, even while it waits."""
         parts = urlsplit(self.address)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self.patience)
@@ -152,12 +152,12 @@ def _cut(connection: socket.socket, over: Event) -> None:
     """End a connection that another thread reads."""
     over.set()
     with suppress(OSError):
-        # That of TLS itself would let it read on without.
+        # TLS's own shutdown would let the other thread read on, unencrypted.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _read(response: HTTPResponse) -> bytes:
-    """The body of an answer, if it is whole and not too large."""
+    """Return the body of an answer, if it is complete and not too large."""
     body = response.read(LARGEST_ANSWER + 1)
     if len(body) > LARGEST_ANSWER:
         raise HTTPException(f"it has more than {LARGEST_ANSWER} bytes")
@@ -167,7 +167,7 @@ def _read(response: HTTPResponse) -> bytes:
 
 
 def _without_signature(response: HTTPResponse) -> str:
-    """The contents of an answer that another region may have given."""
+    """Return the reason for an answer without a valid signature."""
     if 300 <= response.status < 400:
         return "its address redirects to another one"
     if response.status == 200:
@@ -177,8 +177,8 @@ def _without_signature(response: HTTPResponse) -> str:
 
 @contextmanager
 def _checked() -> Iterator[None]:
-    """A block that reads an answer."""
+    """A block that reads an answer. `Malformed` becomes `PeerAway`."""
     try:
         yield
     except wire.Malformed as error:
-        raise PeerAway(reason=f"its answer is not as it should be: {error}") from error
+        raise PeerAway(reason=f"its answer is invalid: {error}") from error

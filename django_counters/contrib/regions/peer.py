@@ -1,4 +1,4 @@
-"""The questions of a region to another one."""
+"""The interface to another region."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django_counters.exceptions import CounterError
 class PeerAway(CounterError):
     """{reason}.
 
-    A peer hasn't answered, or not in a way that can be believed. The caller names the peer, with
+    A peer hasn't answered, or its answer is invalid. The caller adds the peer's name, by
     `RegionAway` or in its result.
     """
 
@@ -22,49 +22,48 @@ class PeerAway(CounterError):
 
 
 class Peer(Protocol):
-    """The database of another region. Questions change nothing there except where it is said.
+    """The database of another region. Only `greet` and `close` change it.
 
-    All of it raises errors of Django's databases, or a `CounterError`, `PeerAway` among them, where
-    the peer cannot be asked. Then nothing is changed there, or all of it.
+    If the peer is unavailable, all methods raise an error of Django's databases, or a
+    `CounterError` such as `PeerAway`. Then nothing is changed there, or all of it.
     """
 
     def marks(self, region: str) -> Marks:
-        """How far each incarnation of a region is there."""
+        """Return the mark of each incarnation of a region there."""
 
     def homes(self) -> Mapping[str, Marks]:
-        """The marks of each region that this database is home of, and has published in."""
+        """Return the marks of each region that has published in this database as its home."""
 
     def page(self, of: Of, since: int) -> Page | None:
-        """The next entries after a version, in whole versions; None where there are no more."""
+        """Return the next entries after a version, in whole versions; None if there are none."""
 
     def greet(self, of: Of, life: Callable[[], str]) -> Marks:
-        """Let pages of a former life be of no use: no page of another life moves this incarnation.
+        """Invalidate pages of a former life: only a page of this life moves this incarnation.
 
-        An incarnation that has ended stays so. A transaction that moves its position at this moment
-        is waited for.
+        An ended incarnation stays ended. Waits for a transaction that moves its position.
 
         Args:
-            of: the incarnation of the region that asks.
-            life: says in which life its server is. It is asked after the label was read.
+            of: the calling region's incarnation.
+            life: returns the life of its server. It is called after the label was read.
 
         Returns:
             The labels of the region there, after that.
 
         Raises:
-            PeerAway: another region has just greeted in another life.
+            PeerAway: another process has just greeted in another life.
         """
 
     def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
-        """End incarnations: pages of them are of no use. The next number is taken, in a life.
+        """End incarnations, which invalidates their pages. Reserve the next number, in a life.
 
         Args:
-            region: the region that asks.
-            ended: which of its incarnations.
+            region: the calling region.
+            ended: its incarnations to end.
             life: as in `greet`.
 
         Raises:
-            PeerAway: another region has just greeted or closed. Nothing is changed.
+            PeerAway: another process has just greeted or closed. Nothing is changed.
         """
 
     def heard(self, region: str) -> datetime | None:
-        """When something of a region was last copied there, by the clock of that database."""
+        """Return when a region was last copied there, by that database's clock."""

@@ -11,7 +11,7 @@ from django_counters.contrib.regions.peer import Peer
 
 
 def peers_of(declared: Regions) -> Mapping[str, Peer]:
-    """How each other region is asked, by its name."""
+    """Return {name: peer} for the other regions."""
     return {name: _peer(declared, name, place) for name, place in declared.peers.items()}
 
 

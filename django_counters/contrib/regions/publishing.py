@@ -1,9 +1,9 @@
-"""What regions tell each other: each publishes what it has counted, and copies what others have.
+"""Publishes the counts of this region, for other regions to copy.
 
-An entry has one writer, its region, and the newest version is all that matters. So nothing counts
-twice, however often and in any order entries are copied. A position (`CounterPosition`) says
-how far each incarnation of a region is: at home its clock, elsewhere what was copied of it and the
-clock that was seen then. Its timeline is the life of the server that has published.
+An entry has one writer, its region, and only its newest version matters. So nothing counts twice,
+in whatever order and however often entries are copied. A position (`CounterPosition`) is the
+progress of each incarnation of a region: at home its clock, elsewhere the copied version and the
+clock that was read with it. Its timeline is the life of the server that has published.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Exchanged:
     """The result of publishing, or of copying one region.
 
     Attributes:
-        entries: how many entries.
-        pages: in how many transactions.
-        busy: whether another process is just doing it.
-        problem: why not all could be published or copied; empty where it could.
-        received: how much stock has come from it.
-        sent: how much stock it was sent, because it had little.
+        entries: the number of entries.
+        pages: the number of transactions.
+        busy: whether another process is doing the same now.
+        problem: why the result is incomplete; empty if it is complete.
+        received: the stock that has arrived from it.
+        sent: the stock that was sent to it by ``TOP_UP``.
     """
 
     entries: int = 0
@@ -56,18 +56,18 @@ class Exchanged:
 
 
 def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
-    """Give each regional counter that has changed a new version, for other regions to copy.
+    """Give each changed regional counter a new version, for other regions to copy.
 
-    Each page is one transaction: it holds the clock of the region, and raises it. Any number can
-    run at once, and one of them works. It begins anew where it was interrupted. Of cached counters
-    it publishes what has landed; while a Redis cannot be reached they are left out, and it says
-    why.
+    Each page is one transaction, which locks the region's clock and raises it. Any number can run
+    at once, and one of them works. After an interruption, repeat it. For cached counters it
+    publishes flushed counts; if their Redis is unavailable, they are left out and ``problem`` is
+    set.
 
     Raises:
-        InvalidConfiguration: this is no region.
-        RegionRestored: a peer knows more of this region than itself; or it has a stock, and its
-            database was recovered, promoted or loaded.
-        RegionAway: the server has started, and not every region can be asked whether it knows more.
+        InvalidConfiguration: this project isn't a region.
+        RegionRestored: a peer has more of this region's counts than itself; or it has stock, and
+            its database was recovered, promoted or loaded.
+        RegionAway: the server was started, and a region that may have more is unavailable.
     """
     declared, done = regions(), Exchanged()
     publisher = _Publisher(*greeted(declared, store_of(using), using), using)
@@ -85,20 +85,20 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
 
 
 class _Publisher(NamedTuple):
-    """Publishes for an incarnation of this region, as long as it is in this life."""
+    """Publishes for an incarnation of this region, while its server is in this life."""
 
     of: Of
     life: str
     using: str
 
     def publish(self, scope: tuple[str, str], done: Exchanged, *, waits: bool) -> None:
-        """Publish one namespace, page by page; ``waits``: a part of it is in a Redis."""
+        """Publish one namespace, page by page; ``waits``: it may have pending counts in Redis."""
         store = store_of(self.using)
         for page in store.ranges(*scope):
             with store.transaction():
                 entries = self._page(store, page)
                 if waits and entries:
-                    # Before it is committed: no other region has heard of it yet.
+                    # Before the commit, no other region can copy the page.
                     settle(self.using)
             if entries is None:
                 done.busy = True
@@ -107,14 +107,14 @@ class _Publisher(NamedTuple):
             done.pages += bool(entries)
 
     def _page(self, store: SqlRegions, page: tuple[str, str]) -> int | None:
-        """Publish one page; how many entries. None where another process holds the clock."""
+        """Publish one page; return the number of entries, None if another process has the clock."""
         of, life, positions = self.of, self.life, registry.positions(self.using)
         held = positions.hold(of.source, of.part)
-        # A pooler may have gone on with a server that was put back since, and with this very row.
+        # A pooler may have reconnected to a server that was restored since, with the same row.
         if held is None or not held.timeline == life == store.life():
             return None
         clock = Mark.of(held).position + 1
-        # A second statement: it sees what was committed before the clock was held.
+        # A second statement: it sees all commits before the clock was locked.
         entries = store.publish(of, *page, clock)
         if entries:
             positions.move([Move(of.source, of.part, held.position, str(clock), life)])
@@ -122,20 +122,20 @@ class _Publisher(NamedTuple):
 
 
 def scopes() -> Iterator[tuple[str, str]]:
-    """From which key on and before which one the counters of each regional namespace are."""
+    """Yield the range of keys of each regional namespace."""
     for name, policy in registry.policies().items():
         if is_regional(policy):
             yield key_range(name)
 
 
 def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
-    """The present incarnation, and the life that it publishes in.
+    """Return the present incarnation and life of this region.
 
-    A server that was started may have been restored. So it asks all peers before it publishes, and
-    makes pages useless that were read of its former life.
+    A server that was started may have been restored. So this asks all peers first, and invalidates
+    pages that were read in its former life.
     """
     life, known = store.life(), known_by(declared)
-    # Read last: others of this region may publish meanwhile, and peers know that at once.
+    # Read last: a concurrent process may publish, and peers may have copied that at once.
     home = home_marks(declared.own, using)
     number, mark = present(home)
     of = Of(declared.own, number)
@@ -143,57 +143,56 @@ def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
         greet(declared._replace(peers=_misled(declared, known, home)), of, using)
         return of, life
     if there_is_stock() and is_another_history(mark.timeline, life):
-        reason = "its database has another history than when it has last published"
+        reason = "its database has another history than at its last publication"
         raise RegionRestored(region=declared.own, reason=reason)
     begin_life(declared, of, mark.timeline, life, using)
     return of, life
 
 
 def landing_life(using: str) -> tuple[int, str] | None:
-    """In which incarnation and life regional counters may land; None where none waits in a Redis.
+    """Return the incarnation and life for flushes of regional counters; None without cached ones.
 
-    A server that was started may have been restored. Landings before the fence would be mistaken
-    for counts that others know.
+    A server that was started may have been restored. The fence would mistake counts that are
+    flushed before it for counts that other regions have copied.
 
     Raises:
-        RegionRestored: the region has to publish first, which asks the others, or to be fenced.
+        RegionRestored: publish first, which asks the others, or run the fence.
     """
     policies = registry.policies().values()
     if not any(is_regional(policy) and policy.recipe.can.outside for policy in policies):
         return None
     own = regions().own
-    found = living(own, using)
-    if found is None:
+    present = living(own, using)
+    if present is None:
         reason = "it has not published since its server was started"
         raise RegionRestored(region=own, reason=reason)
-    return found
+    return present
 
 
 def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) -> None:
-    """Tell everybody in which life of the server this region publishes; see `greet`.
+    """Announce the server's life to all peers, and set it here; see `greet`.
 
-    Nothing is changed here where another process has begun another one since ``before``, or a
-    fence.
+    Changes nothing here if another process has begun a life or a fence since ``before``.
     """
     greet(declared, of, using)
     store = store_of(using)
     with store.transaction():
-        # Behind a pooler, it may have been started again by now.
+        # Behind a pooler, the server may have been started again since.
         if store.life() == life:
             registry.positions(using).relabel(of.source, of.part, before, life)
 
 
 def home_marks(region: str, using: str) -> Marks:
-    """How far the incarnations of this region are at home.
+    """Return the marks of this region at home.
 
     Raises:
         InvalidConfiguration: this database is the home of another region.
     """
     marks = marks_of(region, using)
-    # Another process may begin this one at this moment.
+    # Without this region: a concurrent process may have begun it since.
     others = [] if marks else sorted(DatabasePeer(using).homes().keys() - {region})
     if others:
-        problem = f"this database is of region {others[0]}: counters regions rename {others[0]}"
+        problem = f"this database is region {others[0]}. Run counters regions rename {others[0]}"
         raise InvalidConfiguration(problem=problem)
     return marks
 
@@ -201,41 +200,41 @@ def home_marks(region: str, using: str) -> Marks:
 def _misled(
     declared: Regions, known: Mapping[str, Marks | Exception], home: Marks
 ) -> Mapping[str, str]:
-    """Peers that were told of another life, by one who began in it and came late."""
+    """Return the peers with another life, which a late process may have announced."""
     number, mark = present(home)
-    found = {}
+    misled = {}
     for name, there in known.items():
         if isinstance(there, dict):
             if is_ahead(there, number, mark):
                 raise behind(declared.own, name)
             if there.get(number, Mark()).timeline not in ("", mark.timeline):
-                found[name] = declared.peers[name]
-    return found
+                misled[name] = declared.peers[name]
+    return misled
 
 
 def greet(declared: Regions, of: Of, using: str) -> None:
-    """Ask each peer whether it knows more of this region, and tell it the life of the server.
+    """Ask each peer whether it has more of this region's counts; announce the server's life.
 
     Raises:
-        RegionAway: one cannot be asked.
-        RegionRestored: one knows more.
+        RegionAway: a peer is unavailable.
+        RegionRestored: a peer has more.
     """
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
             known = peer.greet(of, store_of(using).life)
-            # Read last: others of this region may publish meanwhile.
+            # Read last: a concurrent process may publish.
             mark = marks_of(declared.own, using).get(of.incarnation, Mark())
             if is_ahead(known, of.incarnation, mark):
                 raise behind(declared.own, name)
 
 
 def behind(region: str, peer: str) -> RegionRestored:
-    """The error of a region of which a peer knows more."""
-    return RegionRestored(region=region, reason=f"{peer} knows more of it than itself")
+    """Return the error for a region whose peer has more of its counts."""
+    return RegionRestored(region=region, reason=f"{peer} has more of its counts than itself")
 
 
 class reaching:  # noqa: N801
-    """A block that asks a peer: an error in it says which one is away."""
+    """A block that asks a peer. Its errors become `RegionAway` with the peer's name."""
 
     def __init__(self, peer: str, region: str) -> None:
         self._peer = peer
@@ -250,30 +249,30 @@ class reaching:  # noqa: N801
 
 
 def known_by(declared: Regions) -> Mapping[str, Marks | Exception]:
-    """What each peer knows of this region; the error of those that cannot be asked."""
-    found: dict[str, Marks | Exception] = {}
+    """Return each peer's marks of this region, or its error."""
+    known: dict[str, Marks | Exception] = {}
     for name, peer in peers_of(declared).items():
         try:
-            found[name] = peer.marks(declared.own)
+            known[name] = peer.marks(declared.own)
         except (Error, CounterError) as error:
-            found[name] = error
-    return found
+            known[name] = error
+    return known
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an error."""
+    """Return the first line of an error."""
     return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def settle(using: str) -> None:
-    """Remove all from Redis that has landed by now.
+    """Remove all flushed counts from Redis.
 
-    A region may learn back all that it has published, after a restore. What still waits in Redis
-    then lands after the restore. So nothing may be in both places.
+    After a restore a region copies back all that it has published, and counts in Redis are flushed.
+    So no count may be in both places.
 
     Raises:
-        CounterUnavailable: a Redis cannot be reached, and may hold what has landed.
-        InvalidConfiguration: a cache of cached counters is no Redis.
+        CounterUnavailable: a Redis is unavailable, and may hold flushed counts.
+        InvalidConfiguration: a cache of cached counters isn't a Redis.
     """
     for pending in sources(using):
         if not any(slot.sealed for slot in pending.waiting()):
@@ -281,6 +280,6 @@ def settle(using: str) -> None:
         sealed = [one for cut in pending.cut() for one in cut.sealed]
         landed = registry.batches(using).known([one.generation for one in sealed])
         done = [one for one in sealed if one.generation in landed]
-        # First: what Redis knows of totals may lack what the landing has refused.
+        # First: Redis's totals may lack amounts that the landing has refused.
         pending.acknowledge({}, {one.slot for one in done})
         pending.acknowledge(dict.fromkeys(done, ()))

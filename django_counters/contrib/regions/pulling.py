@@ -1,4 +1,4 @@
-"""What other regions have published is copied, and stock that was sent here arrives."""
+"""Copies the publications of other regions, and receives stock."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from django_counters.stores.sql.positions import Moved
 from django_counters.tables import CounterIncident
 from django_counters.types import why_no_key
 
-# For how many seconds a server waits for the next statement of a copying process.
+# Seconds after which the server ends the transaction of a copying process that stands still.
 _LEASE = 60.0
 
 
 def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
-    """Copy what other regions have published since the last time.
+    """Copy the new publications of other regions; return the result of each region.
 
-    Each page is one transaction: entries, and how far they are. A region that cannot be asked is
-    left out, and says why. Then stock arrives that was sent to this region. Any number can run at
-    once, and one of them works on each region.
+    Each page is one transaction: the entries and the position. An unavailable region is left out,
+    and its ``problem`` is set. Then stock arrives that was sent to this region. Any number can run
+    at once, and one of them works on each region.
 
     Raises:
-        InvalidConfiguration: this is no region.
+        InvalidConfiguration: this project isn't a region.
         RegionRestored: as `publish`. No stock arrives.
     """
-    declared, found = regions(), dict[str, Exchanged]()
+    declared, results = regions(), dict[str, Exchanged]()
     for name, peer in peers_of(declared).items():
-        done = found[name] = Exchanged()
+        done = results[name] = Exchanged()
         try:
             _copy(name, peer, declared, using, done)
         except Moved:
@@ -47,12 +47,12 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
         except (Error, CounterError) as error:
             done.problem = reason_of(error)
     if there_is_stock():
-        _move_stock(declared, found, using)
-    return found
+        _move_stock(declared, results, using)
+    return results
 
 
 def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Of]:
-    """All of a region, and of its former and other names."""
+    """Yield all incarnations of a region, also of its former names."""
     known = {declared.own, *declared.peers}
     homes = {other: marks for other, marks in peer.homes().items() if other not in known}
     for region, marks in {name: there, **homes}.items():
@@ -60,39 +60,38 @@ def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Ite
             yield Of(region, number)
 
 
-def _move_stock(declared: Regions, found: dict[str, Exchanged], using: str) -> None:
-    """Let stock arrive that was sent here, and send some to those that have little.
+def _move_stock(declared: Regions, results: dict[str, Exchanged], using: str) -> None:
+    """Receive stock that was sent here, and send some to regions with little.
 
-    Not before the others have said that this region was not restored: its stock may have arrived
-    before.
+    First asks the others whether this region was restored: its stock may have arrived before.
     """
     try:
         of, life = greeted(declared, store_of(using), using)
         for name, amount in receive(of, life, using).items():
-            found.setdefault(name, Exchanged()).received += amount
+            results.setdefault(name, Exchanged()).received += amount
         peers = [Of(name, max(marks_of(name, using), default=1)) for name in declared.peers]
         for name, amount in top_up(of, life, peers, using).items():
-            found[name].sent += amount
+            results[name].sent += amount
     except RegionAway as error:
-        found[error.peer].problem = found[error.peer].problem or error.reason
+        results[error.peer].problem = results[error.peer].problem or error.reason
 
 
 def _copy(name: str, peer: Peer, declared: Regions, using: str, done: Exchanged) -> None:
-    """Copy all pages of one region, and say when all of it was here."""
-    # In this order: all that is known here was there before.
+    """Copy all pages of one region, and record the time when all of it was here."""
+    # In this order: all marks here were there before.
     known, there = marks_of(name, using), peer.marks(name)
     for of in _incarnations(name, there, peer, declared):
         while _pulled(of, peer, using, done):
             pass
     number, mark = present(there)
     if mark.timeline != CLOSED and is_ahead(known, number, mark):
-        done.problem = f"{name} was restored from a backup, and is not fenced yet"
+        done.problem = f"{name} was restored from a backup and needs a fence"
     if there and not (done.busy or done.problem):
         registry.positions(using).touch(COMPLETE, name)
 
 
 def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
-    """Copy one page; whether there may be more."""
+    """Copy one page; return whether there may be more."""
     positions, here = registry.positions(using), store_of(using)
     positions.make(of.source, of.part)
     with here.transaction():
@@ -104,16 +103,16 @@ def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
         if page is None:
             return False
         if page.life == CLOSED:
-            # It has ended: pages that were read of it before are of no use.
+            # The incarnation has ended: its earlier pages are invalid.
             positions.label(of.source, of.part, CLOSED)
         elif held.timeline not in ("", page.life):
-            # Its server was started. It is going to ask before it publishes.
+            # Its server was started. It asks all peers before its next publication.
             done.problem = f"{of.region} was started, and has not published since"
             return False
         entries = [one for one in page.entries if not why_no_key(one[0])]
         here.store(of, entries)
         if len(entries) < len(page.entries):
-            # It would be in the way of all that comes after it.
+            # An invalid key must not stop the entries after it.
             keys = sorted(ascii(key) for key, _, _ in page.entries if why_no_key(key))
             detail = {"reason": "no keys", "keys": keys[:MOST_TOLD], "number": len(keys)}
             record(CounterIncident.Kind.QUARANTINED, of.source, detail, using)

@@ -1,4 +1,4 @@
-"""Values of regional counters: of all regions together, or of one."""
+"""Reads values of regional counters: of all regions together, or of one."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from django_counters.types import check_key
 
 
 def key_of(counter: Any) -> str:
-    """Return the key of a counter: of a text, or of the attribute of a `RegionalCounter`."""
+    """Return the key of a counter, which is a key or the attribute of a `RegionalCounter`."""
     return check_key(getattr(counter, "key", counter))
 
 
 def values_of(keys: Iterable[str], *, region: str, using: str | None = None) -> dict[str, int]:
-    """Return what one region has counted of each counter, as far as it was copied; in one query.
+    """Return {key: count} of one region, as of the last copy, in one query.
 
     Raises:
-        UnsupportedRegions: there is no such region, or a namespace is not ``REGIONAL``.
-        CounterUnavailable: the Redis of a cached counter can't be reached.
+        UnsupportedRegions: the region doesn't exist, or a namespace isn't ``REGIONAL``.
+        CounterUnavailable: the Redis of a cached counter is unavailable.
     """
     names = check_keys(keys)
     groups: dict[Regional, list[str]] = {}
     for name in names:
         policy = registry.policy(name)
         if not is_regional(policy):
-            raise UnsupportedRegions(key=name, reason="its namespace is not REGIONAL")
+            raise UnsupportedRegions(key=name, reason="its namespace isn't REGIONAL")
         groups.setdefault(reader_of(policy, reading_alias(policy, using), region), []).append(name)
-    found: dict[Hashable, int] = {}
+    values: dict[Hashable, int] = {}
     for reader, group in groups.items():
-        found |= reader.values(group)
-    return with_owed(names, found, COUNTERS.reading(using))
+        values |= reader.values(group)
+    return with_owed(names, values, COUNTERS.reading(using))
 
 
 def value(counter: Any, *, region: str, using: str | None = None) -> int:
-    """Return what one region has counted of a counter; see `values_of`.
+    """Return one region's count of a counter; see `values_of`.
 
-    ``counter``: a key, or the attribute of a `RegionalCounter`.
+    ``counter`` is a key, or the attribute of a `RegionalCounter`.
     """
     name = key_of(counter)
     return values_of([name], region=region, using=using)[name]
@@ -57,25 +57,25 @@ avalues_of, avalue = twin(values_of), twin(value)
 
 
 def reader_of(policy: Policy, using: str, region: str = "") -> Regional:
-    """Return what reads the counters of a namespace: of all regions, or of one."""
+    """Return the reader of a namespace's counters: of all regions, or of one."""
     return Regional(using, region, policy.recipe if policy.recipe.can.outside else None)
 
 
 def by_region(key: str, using: str) -> dict[str, int]:
-    """What each region has counted of a counter, this one first; in one query.
+    """Return {region: count} of a counter, this region first, in one query.
 
-    Increments that wait in a Redis are read, too.
+    It includes pending increments in this region's Redis.
 
     Raises:
         InvalidConfiguration: the settings are wrong.
-        CounterUnavailable: the Redis cannot be reached.
+        CounterUnavailable: the Redis is unavailable.
     """
     declared, recipe = regions(), registry.policy(key).recipe
-    found = store_of(using).each(key, declared.own, here=not recipe.can.outside)
+    counts = store_of(using).each(key, declared.own, here=not recipe.can.outside)
     if recipe.can.outside:
-        found[declared.own] += registry.strategy(recipe, NAMED, using).value(key)
-    rest = sorted({*found, *declared.peers} - {declared.own})
-    return {name: found.get(name, 0) for name in (declared.own, *rest)}
+        counts[declared.own] += registry.strategy(recipe, NAMED, using).value(key)
+    rest = sorted({*counts, *declared.peers} - {declared.own})
+    return {name: counts.get(name, 0) for name in (declared.own, *rest)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Regional:
     Attributes:
         using: the database.
         region: the region; empty for all of them.
-        outside: how counters are kept of which a part waits in a Redis; it is asked first.
+        outside: the recipe of cached counters, whose Redis is read first; None for others.
     """
 
     using: str
@@ -101,34 +101,34 @@ class Regional:
         keys: Iterable[Hashable],
         max_age: float | None = None,
     ) -> Mapping[Hashable, int]:
-        """Return the values that exist among ``keys``; in a database alone, of one moment.
+        """Return the existing values of ``keys``; without a Redis, of one moment.
 
-        ``max_age``: in seconds, of the increments that this region has in a Redis.
+        ``max_age``: in seconds, of this region's pending increments in Redis.
 
         Raises:
-            UnsupportedRegions: there is none of that name.
-            CounterUnavailable: the Redis cannot be reached.
+            UnsupportedRegions: the region doesn't exist.
+            CounterUnavailable: the Redis is unavailable.
         """
         names = [str(key) for key in keys]
         own, store = self._is_own(names), store_of(self.using)
         if self.outside is None or not own:
             return store.values(names, self.region or None, own=own)
-        found = dict(registry.strategy(self.outside, NAMED, self.using).values(names, max_age))
+        values = dict(registry.strategy(self.outside, NAMED, self.using).values(names, max_age))
         for key, value in store.values(names, self.region or None, own=False).items():
-            found[key] = found.get(key, 0) + value
-        return found
+            values[key] = values.get(key, 0) + value
+        return values
 
     def _is_own(self, names: Sequence[str]) -> bool:
-        """Whether what is counted here belongs to it."""
+        """Return whether this region's counts are part of the value."""
         if not self.region:
             return True
         declared = regions()
         known = (declared.own, *declared.peers)
         if self.region not in known and not self._was_there():
-            reason = f"there is no region {self.region!r}; there are: {', '.join(known)}"
+            reason = f"the region {self.region!r} doesn't exist. Known regions: {', '.join(known)}"
             raise UnsupportedRegions(key=", ".join(names), reason=reason)
         return self.region == declared.own
 
     def _was_there(self) -> bool:
-        """Whether it was a region: one that has another name by now, or is gone."""
+        """Return whether it was a region: it may have been renamed or removed."""
         return bool(registry.positions(self.using).of(source_of(self.region)))

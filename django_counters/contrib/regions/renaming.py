@@ -1,4 +1,4 @@
-"""A region gets another name: the former one ends, and its counts stay its own."""
+"""Renames a region: the former name ends, and keeps its counts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from django_counters.stores.sql.positions import Position
 
 
 def rename(former: str, using: str = DEFAULT_DB_ALIAS) -> int:
-    """Let the database of a region be the region that ``COUNTERS_REGION`` says; how many entries.
+    """Rename a region to ``COUNTERS_REGION``; return the number of published entries.
 
-    One transaction: the amount counted under the former name is published under it, for the last
-    time, and what follows is counted under the new one. Counting goes on meanwhile. To repeat it
-    changes nothing.
+    In one transaction, counts under the former name are published under it, for the last time, and
+    later counts are counted under the new name. Counting goes on. A repeated call changes nothing.
 
     Raises:
-        InvalidConfiguration: the database is not that region, or there is a region of the new name,
-            or there is stock in it, which has to be sent away before.
-        RegionAway: a region cannot be asked, or another process publishes. Nothing is changed.
-        RegionRestored: a region knows more of this one than itself: fence it under its former name.
+        InvalidConfiguration: the database isn't the region ``former``, a region has the new name,
+            or this region has stock: send it to others before.
+        RegionAway: a region is unavailable, or another process publishes. Nothing is changed.
+        RegionRestored: a region has more of this region's counts than itself: fence it under its
+            former name.
     """
     declared, store = regions(), store_of(using)
     home = marks_of(former, using)
@@ -43,12 +43,12 @@ def rename(former: str, using: str = DEFAULT_DB_ALIAS) -> int:
 
 
 def _ask(declared: Regions, former: str, home: Marks) -> None:
-    """Ask all whether the new name is free, and whether the region was restored."""
+    """Ask all peers whether the new name is free, and whether the region was restored."""
     for name, peer in peers_of(declared).items():
         with reaching(name, former):
-            taken, known = peer.marks(declared.own), peer.marks(former)
-        if taken:
-            problem = f"{name} knows a region {declared.own!r} already."
+            namesake, known = peer.marks(declared.own), peer.marks(former)
+        if namesake:
+            problem = f"{name} already has counts of a region {declared.own!r}."
             raise InvalidConfiguration(problem=problem)
         if is_ahead(known, *present(home)):
             raise behind(former, name)
@@ -73,7 +73,7 @@ def _renamed(store: SqlRegions, of: Of, to: Of, using: str) -> int:
 
 
 def _refuse_stock(store: SqlRegions, of: Of) -> None:
-    """Refuse to rename a region with stock: others would go on sending to the former name."""
+    """Refuse to rename a region with stock: others would still send to the former name."""
     if any(store.stock(*scope) for scope in stocks()) or store.above_zero(*sent_to(*of)):
-        problem = "send the stock of this region to others, and let it arrive there, before that."
+        problem = "this region has stock. Send it to others, and let it arrive, before you rename."
         raise InvalidConfiguration(problem=problem)

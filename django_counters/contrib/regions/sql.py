@@ -1,4 +1,4 @@
-"""All SQL about what regions have counted, of each database. Its meaning is in `publishing`."""
+"""The SQL of regions' entries. `publishing` explains entries."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from django_counters.stores.sql.tables import NAMED
 REGIONS = "django_counters_counterregion"
 _WITHIN = "key >= %(low)s AND key < %(high)s"
 _OWN = "region = %(region)s AND incarnation = %(incarnation)s"
-# The same by the index of keys. A server that has no statistics yet prefers the one of versions,
-# and would read all entries of a region for each page.
+# The same condition through the index of keys. Without statistics a server would prefer the index
+# of versions, and read all entries of a region for each page.
 _OWN_BY_KEY = "region || '' = %(region)s AND incarnation = %(incarnation)s"
 
 
 class Statements:
-    """Publishes, copies and adds up entries. Most parameters have names.
+    """The statements that publish, copy and add up entries. Most parameters have names.
 
-    ``low`` and ``high``: keys from the one on and before the other. ``region`` and ``incarnation``:
-    whose entries.
+    ``low`` and ``high`` are a range of keys, without ``high``. ``region`` and ``incarnation`` own
+    the entries.
 
     Attributes:
-        life: the text of the server about itself. Its last word is another one after a restart, and
-            the words before it are other ones where the database has another history.
-        others: what other regions have counted, and less what earlier incarnations of this one have
-            counted, which is in its totals and in their entries. Parameters: `keys`. Rows: key,
-            NULL, amount.
+        life: the identity of the server. Its last word changes with a restart, the words before it
+            if the database has another history.
+        others: the counts of other regions, minus the counts of earlier incarnations of this one,
+            which are in its totals and in their entries. Parameters: `keys`. Rows: key, NULL,
+            amount.
         other: the same of one region. Parameters: `keys`, region.
-        each: the same, with the region in place of the key. Parameters: `keys`.
+        each: the same, with the region instead of the key. Parameters: `keys`.
     """
 
     life = "SELECT 'sqlite'"
@@ -49,10 +49,9 @@ class Statements:
         self.others, self.each = f"SELECT key, {counted}", f"SELECT region, {counted}"
         self.other = f"{self.others} AND region = %s"
 
-    #: The key at which the next page begins; no row after the last one. Parameters: low, high,
-    #: most.
+    #: The first key of the next page; no row after the last page. Parameters: low, high, most.
     edge = f"SELECT key FROM {COUNTER} WHERE {_WITHIN} ORDER BY key LIMIT 1 OFFSET %(most)s"
-    #: The same of entries of one incarnation, from ``low`` on.
+    #: The same for the entries of one incarnation, from ``low`` on.
     edge_of_entries = (
         f"SELECT key FROM {REGIONS} WHERE key >= %(low)s AND {_OWN} "
         "ORDER BY key LIMIT 1 OFFSET %(most)s"
@@ -60,9 +59,9 @@ class Statements:
 
     @cached_property
     def publish(self) -> str:
-        """Give each entry whose value has changed its value, and one version.
+        """Set the value and the version of each entry whose counter has changed.
 
-        Parameters: low, high, region, incarnation, version. A row for each.
+        Parameters: low, high, region, incarnation, version. Returns a row for each.
         """
         typed = self._in.typed
         value = "h.v - h.base"
@@ -78,12 +77,12 @@ class Statements:
 
     @cached_property
     def begin(self) -> str:
-        """Begin a new incarnation: what of each counter is known to be counted by earlier ones.
+        """Begin a new incarnation. Its base is the part of each counter that earlier ones counted.
 
-        All of it, where a peer has a later entry than this copy, whose clock is ``clock``: that
-        entry was made of more. Else what was published. Parameters: low, high, region, incarnation,
-        to (the region that goes on), new (its incarnation), clock, all (1: all of each counter). A
-        row for each.
+        The base is the whole counter if a peer had a later entry than this copy, whose clock is
+        ``clock``: that entry had more. Else it is the published amount. Parameters: low, high,
+        region, incarnation, to (the region that goes on), new (its incarnation), clock, all (1: the
+        whole of each counter). Returns a row for each.
         """
         typed = self._in.typed
         base = (
@@ -99,11 +98,9 @@ class Statements:
 
     @cached_property
     def _here(self) -> str:
-        """The count of each counter in this region, with amounts that wait for its rollup, and its
-        entry.
+        """Select the count of each counter in this region, with pending amounts, and its entry.
 
-        No join: how many entries there are of a region, a server that has no statistics yet guesses
-        wrong.
+        Uses no join: a server without statistics guesses the number of a region's entries wrong.
         """
         return (
             "WITH here AS (SELECT key, SUM(v) AS v, SUM(value) AS value, SUM(base) AS base, "
@@ -119,10 +116,9 @@ class Statements:
 
     @cached_property
     def unpublished(self) -> str:
-        """Count the counters of this region that have increments which it hasn't published.
+        """Count the published counters with increments that this region hasn't published.
 
-        Of those that any region has published. Where another one has counted, base is NULL and
-        adds nothing.
+        If only another region has published a counter, its base is NULL and adds nothing.
         """
         return (
             f"SELECT COUNT(*) FROM (SELECT key FROM (SELECT key, -value - base AS v FROM {REGIONS} "
@@ -131,9 +127,9 @@ class Statements:
             f"WHERE key IN (SELECT key FROM {REGIONS}) GROUP BY key HAVING SUM(v) <> 0) n"
         )
 
-    #: The entries of whole versions after ``since``, up to the one that is ``most`` entries
-    #: further, with the clock and the life of the same moment, which is looked up once for all of
-    #: them. Rows: key, value, version, clock, life.
+    #: The entries of whole versions after ``since``, up to the version that is ``most`` entries
+    #: further, with the clock and the life of the same moment, read once for all. Rows: key, value,
+    #: version, clock, life.
     page = (
         f"WITH c AS MATERIALIZED (SELECT position, timeline FROM {POSITIONS} "
         "WHERE source = %(source)s AND part = %(part)s) "
@@ -145,9 +141,9 @@ class Statements:
 
     @cached_property
     def store(self) -> str:
-        """Copy entries that are newer than those which are there, in the order of their keys.
+        """Copy entries that are newer than the present ones, in the order of their keys.
 
-        Parameters: region, incarnation, `columns` of key, value, version. A row for each.
+        Parameters: region, incarnation, `columns` of key, value, version. Returns a row for each.
         """
         rows = self._in.rows(k="text", v="bigint", n="bigint")
         typed = self._in.typed
@@ -159,13 +155,13 @@ class Statements:
             "WHERE t.version < EXCLUDED.version RETURNING 1"
         )
 
-    #: Give entries of an incarnation that ends a new version. Parameters: low, high, region,
-    #: incarnation, version. A row for each.
+    #: Give the entries of an ending incarnation a new version. Parameters: low, high, region,
+    #: incarnation, version. Returns a row for each.
     end = (
         f"UPDATE {REGIONS} SET version = %(version)s, base = NULL "
         f"WHERE {_WITHIN} AND {_OWN} RETURNING 1"
     )
-    #: Counters that all regions together have above zero. Parameters: low, high, most. Rows: key,
+    #: Counters whose sum over all regions is above zero. Parameters: low, high, most. Rows: key,
     #: amount.
     above_zero = (
         "SELECT key, SUM(v) FROM ("
@@ -173,13 +169,13 @@ class Statements:
         f"SELECT key, COALESCE(-base, value) FROM {REGIONS} WHERE {_WITHIN}) u "
         "GROUP BY key HAVING SUM(v) > 0 ORDER BY key LIMIT %(most)s"
     )
-    #: Counters of this region alone that are not zero. Parameters: low, high. Rows: key, amount.
+    #: Counters whose count in this region isn't zero. Parameters: low, high. Rows: key, amount.
     stock = (
         f"SELECT key, SUM(value) FROM (SELECT key, value FROM {COUNTER} WHERE {_WITHIN} "
         f"UNION ALL SELECT key, value FROM {SHARDS} WHERE {_WITHIN}) u "
         "GROUP BY key HAVING SUM(value) <> 0 ORDER BY key"
     )
-    #: Let the entries of a region be nothing. Parameters: low, high, region. A row for each.
+    #: Set the entries of a region to zero. Parameters: low, high, region. Returns a row for each.
     clear = (
         f"UPDATE {REGIONS} SET value = 0, base = CASE WHEN base IS NULL THEN NULL ELSE 0 END "
         f"WHERE {_WITHIN} AND region = %(region)s RETURNING 1"
@@ -187,9 +183,9 @@ class Statements:
 
     @cached_property
     def poor(self) -> str:
-        """Keys of which this region has most, and more than ``below``, and another one has less.
+        """Select keys of which this region has the most and more than ``below``, another one less.
 
-        Parameters: low, high, most, region, regions (how many there are), below. Rows: key.
+        Parameters: low, high, most, region, regions (their number), below. Rows: key.
         """
         own = f"{self._in.typed('%(region)s', 'text')} AS region"
         return (
@@ -204,36 +200,36 @@ class Statements:
             "LIMIT %(most)s"
         )
 
-    #: Forget the entries of a region from an incarnation on. Parameters: region, incarnation.
+    #: Delete the entries of a region from an incarnation on. Parameters: region, incarnation.
     drop = f"DELETE FROM {REGIONS} WHERE region = %s AND incarnation >= %s RETURNING 1"
-    #: The counts of a region, of all counters together. Parameters: region.
+    #: The sum of a region's counts over all counters. Parameters: region.
     sum = f"SELECT COALESCE(SUM(value), 0) FROM {REGIONS} WHERE region = %s"
 
 
 _PAGE = 10_000
 #: The timeline of an incarnation that has ended.
 CLOSED = "closed"
-#: How `CounterPosition` begins what it calls regions.
+#: The beginning of the sources of regions in `CounterPosition`.
 SOURCES = "region "
-#: What `CounterPosition` calls the moments at which all of a region was published or copied; a part
-#: for each region. They are rows of their own: a page that moves a cursor says nothing of the rest.
+#: The source of the moments when all of a region was published or copied, with a part for each
+#: region. They need rows of their own: a moved position doesn't mean that all was copied.
 COMPLETE = "region"
 
 
 class Of(NamedTuple):
-    """Whose entries: an incarnation of a region."""
+    """An incarnation of a region."""
 
     region: str
     incarnation: int
 
     @property
     def source(self) -> str:
-        """What `CounterPosition` calls it."""
+        """Return its source in `CounterPosition`."""
         return source_of(self.region)
 
     @property
     def part(self) -> str:
-        """Which part of that."""
+        """Return its part of that source."""
         return str(self.incarnation)
 
 
@@ -246,26 +242,25 @@ class Page(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The newest version in it."""
+        """Return the newest version in it."""
         return max(version for _, _, version in self.entries)
 
 
 def source_of(region: str) -> str:
-    """What `CounterPosition` calls a region."""
+    """Return the source of a region in `CounterPosition`."""
     return f"{SOURCES}{region}"
 
 
 def is_another_history(life: str, other: str) -> bool:
-    """Whether more has happened between two lives of a server than that it was started."""
+    """Return whether two lives of a server differ by more than a restart."""
     return bool(life) and life.rpartition(" ")[0] != other.rpartition(" ")[0]
 
 
 class PostgresStatements(Statements):
     """The same in PostgreSQL."""
 
-    # A restore of the files of a server starts it. A database that was loaded has another
-    # number, and a server that was recovered or promoted another timeline, with which the names of
-    # its files of WAL begin.
+    # A restore of a server's files includes a start. A loaded database has another oid. A recovered
+    # or promoted server has another timeline, which is the beginning of its WAL files' names.
     life = (
         "SELECT concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), "
         "left(pg_walfile_name(pg_current_wal_lsn()), 8), "
@@ -284,7 +279,7 @@ def store_of(using: str) -> SqlRegions:
     """Return the entries of a database.
 
     Raises:
-        InvalidConfiguration: they aren't offered there.
+        InvalidConfiguration: the database isn't supported.
     """
     return registry.kept(SqlRegions, using)
 
@@ -303,23 +298,23 @@ class SqlRegions:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction whose statements see what was committed before each of them."""
+        """Open a transaction whose statements each see all earlier commits."""
         with self._session.read_committed():
             if self._session.dialect.limits_time:
-                # To compile one of these statements takes longer than to execute it.
+                # JIT compiling these statements takes longer than executing them.
                 self._session.run(self._session.dialect.hurry("jit"), ("off",))
             yield
 
     def life(self) -> str:
-        """The text of the server about itself: another text after a restart, or in a copy."""
+        """Return the identity of the server: another text after a restart, or in a copy."""
         return str(self._session.run(self._sql.life, (), writes=False)[0][0])
 
     def values(
         self, keys: Sequence[str], region: str | None, *, own: bool
     ) -> Mapping[Hashable, int]:
-        """What regions have counted together, or one of them; in one statement.
+        """Return {key: count} of all regions, or of one, in one statement.
 
-        ``own``: with what is counted here.
+        ``own``: include the counts of this database.
         """
         among = self._session.dialect.keys(keys)
         sql, params = self._sql.others, [among]
@@ -327,40 +322,40 @@ class SqlRegions:
             sql, params = self._sql.other, [among, region]
         if own:
             sql, params = f"{self._many} UNION ALL {sql}", [among, among, among, *params]
-        found: dict[Hashable, int] = {}
+        counts: dict[Hashable, int] = {}
         for key, total, pending in self._session.run(sql, params, writes=False):
-            found[key] = found.get(key, 0) + int(total or 0) + int(pending or 0)
-        return found
+            counts[key] = counts.get(key, 0) + int(total or 0) + int(pending or 0)
+        return counts
 
     def each(self, key: str, own: str, *, here: bool) -> dict[str, int]:
-        """What each region has counted of one counter; in one statement.
+        """Return {region: count} of one counter, in one statement.
 
-        ``own``: the region of this database; ``here``: with what is counted in it.
+        ``own``: this database's region; ``here``: include the counts of this database.
         """
         among = self._session.dialect.keys([key])
-        sql, found = self._sql.each, {own: 0}
+        sql, counts = self._sql.each, {own: 0}
         params = [among]
         if here:
             sql, params = f"{self._many} UNION ALL {sql}", [among] * 4
         for name, total, pending in self._session.run(sql, params, writes=False):
-            # No region has a colon in its name, and the key of a regional counter has one.
+            # A region's name has no colon; the key of a regional counter has one.
             region = own if name == key else name
-            found[region] = found.get(region, 0) + int(total or 0) + int(pending or 0)
-        return found
+            counts[region] = counts.get(region, 0) + int(total or 0) + int(pending or 0)
+        return counts
 
     def ranges(self, low: str, high: str) -> Iterator[tuple[str, str]]:
-        """The pages of counters from a key on and before another one."""
+        """Yield ranges of a page of counters each."""
         return self._ranges(self._sql.edge, {}, low, high)
 
     def ranges_of(self, of: Of) -> Iterator[tuple[str, str]]:
-        """The pages of the entries of an incarnation."""
+        """Yield ranges of a page of an incarnation's entries each."""
         return self._ranges(self._sql.edge_of_entries, of._asdict(), "", "\U0010ffff")
 
     def _ranges(
-        self, edge: str, given: dict[str, Hashable], low: str, high: str
+        self, edge: str, own: dict[str, Hashable], low: str, high: str
     ) -> Iterator[tuple[str, str]]:
         while True:
-            params = {**given, "low": low, "high": high, "most": _PAGE}
+            params = {**own, "low": low, "high": high, "most": _PAGE}
             rows = self._session.run(edge, params, writes=False)
             until = rows[0][0] if rows else high
             yield low, until
@@ -369,28 +364,28 @@ class SqlRegions:
             low = until
 
     def publish(self, of: Of, low: str, high: str, version: int) -> int:
-        """Give entries whose value has changed their value and a version; how many."""
+        """Set the value and version of changed entries; return their number."""
         params = {**of._asdict(), "low": low, "high": high, "version": version}
         return len(self._session.run(self._sql.publish, params))
 
     def unpublished(self) -> int:
-        """Return how many counters have increments that weren't published."""
+        """Return the number of counters with unpublished increments."""
         return int(self._session.run(self._sql.unpublished, (), writes=False)[0][0])
 
     def page(self, of: Of, since: int) -> Page | None:
-        """The next entries after a version; None where there are no more."""
+        """Return the next entries after a version; None if there are none."""
         params = {**of._asdict(), "source": of.source, "part": of.part}
         rows = self._session.run(
             self._sql.page, {**params, "since": since, "most": _PAGE}, writes=False
         )
         if not rows:
             return None
-        # Where it is a copy, the source of the copy is behind the number.
+        # In a copy, the clock of the source follows the number.
         clock, _, _ = rows[0][3].partition("/")
         return Page([row[:3] for row in rows], int(clock or 0), rows[0][4])
 
     def store(self, of: Of, entries: Sequence[tuple[str, int, int]]) -> int:
-        """Copy entries that are newer; how many."""
+        """Copy entries that are newer; return their number."""
         columns = self._session.dialect.columns(entries)
         return len(self._session.run(self._sql.store, (*of, *columns)))
 
@@ -401,37 +396,37 @@ class SqlRegions:
         self._session.run(self._sql.begin, {**params, "low": low, "high": high})
 
     def end(self, of: Of, low: str, high: str, version: int) -> None:
-        """Give entries of an incarnation that ends a new version."""
+        """Give the entries of an ending incarnation a new version."""
         params = {**of._asdict(), "low": low, "high": high, "version": version}
         self._session.run(self._sql.end, params)
 
     def above_zero(self, low: str, high: str, most: int = _PAGE) -> dict[str, int]:
-        """Counters of which all regions together have something, and how much."""
+        """Return {key: sum} of counters whose sum over all regions is above zero."""
         params = {"low": low, "high": high, "most": most}
         rows = self._session.run(self._sql.above_zero, params, writes=False)
         return {key: int(amount) for key, amount in rows}
 
     def stock(self, low: str, high: str) -> dict[str, int]:
-        """The counts of this region alone, of counters with a floor, where it is not zero."""
+        """Return {key: count} of this region's counters that aren't zero."""
         rows = self._session.run(self._sql.stock, {"low": low, "high": high}, writes=False)
         return {key: int(amount) for key, amount in rows}
 
     def clear(self, region: str, low: str, high: str) -> None:
-        """Let the entries of a region be nothing: its value is what it has here."""
+        """Set the entries of a region to zero: then its value is the total here."""
         self._session.run(self._sql.clear, {"region": region, "low": low, "high": high})
 
     def poor(
         self, region: str, regions: int, below: int, low: str, high: str, most: int
     ) -> list[str]:
-        """Keys of which a region has most, and another one has less than ``below``."""
+        """Return keys of which a region has the most, and another one less than ``below``."""
         within = {"low": low, "high": high, "most": most}
         params = {"region": region, "regions": regions, "below": below, **within}
         return [key for (key,) in self._session.run(self._sql.poor, params, writes=False)]
 
     def drop(self, of: Of) -> None:
-        """Forget the entries of a region from an incarnation on."""
+        """Delete the entries of a region from an incarnation on."""
         self._session.run(self._sql.drop, of)
 
     def sum(self, region: str) -> int:
-        """The counts of a region, of all counters together."""
+        """Return the sum of a region's counts over all counters."""
         return int(self._session.run(self._sql.sum, (region,), writes=False)[0][0])

@@ -1,6 +1,6 @@
-"""The state of regions: the age of the last publication of this one, and its copies of the others.
+"""The state of regions: the ages of this region's publication, and of its copies of the others.
 
-All ages are differences of one clock, that of this region's server: clocks of regions may be wrong.
+All ages use one clock, that of this region's server, so clocks of regions may be wrong.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from django_counters.tenants import acting_for, tenant
 
 #: A region that publishes and copies every few seconds has missed several turns.
 BEHIND = timedelta(seconds=60)
-#: How many seconds peers are waited for, all together.
+#: Seconds to wait for all peers together.
 PATIENCE = 5.0
 _COMMAND = "manage.py counters"
 LAG = Gauge(
     "django_counters_region_lag_seconds",
-    "How long ago this region had all that another one had published. Of regions that were copied.",
+    "Seconds since this region had copied all publications of another region.",
     ("region",),
 )
 PUBLISH_AGE = Gauge(
     "django_counters_region_publish_age_seconds",
-    "How long ago this region had published all that it had counted; `region` is its own name.",
+    "Seconds since this region had published all its counts; `region` is its own name.",
     ("region",),
 )
 _THREAD = "django_counters-regions"
-# Of `COMPLETE`, and of each region: the space that follows the word is before "!".
+# The range of sources: `COMPLETE`, and each region. Their space sorts before "!".
 _FIRST, _LAST = COMPLETE, f"{COMPLETE}!"
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The copy that this region has of another one.
+    """This region's copy of another one.
 
     Attributes:
-        region: the other one.
-        lag: how long ago all that it had published was here; None: never.
-        problem: why it could not be asked, where it was asked.
-        knows_more: whether it knows more of this region than the region itself, as far as it was
-            asked: this one was restored from a backup.
+        region: the other region.
+        lag: the time since all its publications were copied; None: never.
+        problem: the error of the peer, if it was asked.
+        knows_more: whether it has more of this region's counts than the region itself, if it was
+            asked: then this region was restored from a backup.
     """
 
     region: str
@@ -69,9 +69,9 @@ class Exchange:
     """The exchange of a region with others.
 
     Attributes:
-        region: its name; empty where there are no regions.
-        incarnation: in which one it is.
-        published: how long ago all of it was published; None: never.
+        region: its name; empty without regions.
+        incarnation: its present incarnation.
+        published: the time since all of it was published; None: never.
         peers: its copy of each other region.
         strangers: regions that have counted here, are not in ``COUNTERS_REGIONS``, and have not
             ended.
@@ -85,14 +85,14 @@ class Exchange:
 
     @property
     def seconds(self) -> dict[str, float | None]:
-        """How many seconds ago all of each region was here, this one first; None: never."""
+        """Return the seconds since all of each region was here, this one first; None: never."""
         own = [(self.region, self.published)] if self.region else []
-        ages = [*own, *((one.region, one.lag) for one in self.peers)]
+        ages = [*own, *((peer.region, peer.lag) for peer in self.peers)]
         return {name: None if age is None else age.total_seconds() for name, age in ages}
 
 
 def exchanged(using: str) -> Exchange:
-    """How the region of a database is, in one query. Asks no other region.
+    """Return the state of a database's region, in one query. Asks no other region.
 
     Raises:
         InvalidConfiguration: the settings are wrong.
@@ -103,13 +103,13 @@ def exchanged(using: str) -> Exchange:
     if using in declared.peers.values():
         return Exchange()
     rows = registry.positions(using).ages(_FIRST, _LAST)
-    # Another database of this region takes part where something was published or copied in it.
-    return _told(declared, rows) if rows or using == COUNTERS.writing() else Exchange()
+    # Another database of this region counts if it has published or copied.
+    return _exchange(declared, rows) if rows or using == COUNTERS.writing() else Exchange()
 
 
-def _told(declared: Regions, rows: Sequence[Age]) -> Exchange:
+def _exchange(declared: Regions, rows: Sequence[Age]) -> Exchange:
     ages = {row.part: row.age for row in rows if row.source == COMPLETE}
-    # A region that has ended was renamed.
+    # A closed region was renamed.
     copied = {row.source for row in rows if row.position and row.timeline != CLOSED}
     own = source_of(declared.own)
     known = {own, COMPLETE, *map(source_of, declared.peers)}
@@ -122,20 +122,20 @@ def _told(declared: Regions, rows: Sequence[Age]) -> Exchange:
     )
 
 
-def inquired(found: Exchange, using: str, patience: float = PATIENCE) -> Exchange:
-    """Ask all others whether they know more of this region than itself, in limited time."""
-    if not found.region:
-        return found
+def inquired(exchange: Exchange, using: str, patience: float = PATIENCE) -> Exchange:
+    """Ask all peers, in limited time, whether they have more of this region's counts."""
+    if not exchange.region:
+        return exchange
     known = _known(regions(), patience)
-    # Asked afterwards: all entries that a peer knows were here before, unless they are gone.
-    home = marks_of(found.region, using)
-    peers = (_of_peer(peer, known.get(peer.region), home, patience) for peer in found.peers)
-    return replace(found, peers=tuple(peers))
+    # Read last: a peer's entries were here before, unless this region was restored.
+    home = marks_of(exchange.region, using)
+    peers = (_of_peer(peer, known.get(peer.region), home, patience) for peer in exchange.peers)
+    return replace(exchange, peers=tuple(peers))
 
 
 def _of_peer(peer: Copied, known: Marks | Exception | None, home: Marks, patience: float) -> Copied:
     if known is None:
-        late = _("it does not answer within %(seconds)d s") % {"seconds": patience}
+        late = _("no answer within %(seconds)d s") % {"seconds": patience}
         return replace(peer, problem=late)
     if isinstance(known, Exception):
         return replace(peer, problem=reason_of(known))
@@ -143,17 +143,17 @@ def _of_peer(peer: Copied, known: Marks | Exception | None, home: Marks, patienc
 
 
 def _known(declared: Regions, patience: float) -> dict[str, Marks | Exception]:
-    """What peers know of this region, of those that answer in time.
+    """Return the marks of this region from the peers that answer in time.
 
-    Each is asked in a thread: how long it takes to connect is not for a statement to limit.
+    Each is asked in a thread, because a statement's timeout doesn't limit the connecting.
     """
-    found: dict[str, Marks | Exception] = {}
+    known: dict[str, Marks | Exception] = {}
     name = tenant()
 
     def ask(peer: Regions) -> None:
         try:
             with acting_for(name):
-                found.update(known_by(peer))
+                known.update(known_by(peer))
         finally:
             connections.close_all()
 
@@ -161,44 +161,44 @@ def _known(declared: Regions, patience: float) -> dict[str, Marks | Exception]:
     until = time.monotonic() + patience
     for name, alias in declared.peers.items():
         peer = Regions(declared.own, {name: alias})
-        # A daemon thread that hangs does not keep the process from ending.
+        # A hanging daemon thread doesn't stop the process from ending.
         threads.append(threading.Thread(target=ask, args=(peer,), daemon=True, name=_THREAD))
         threads[-1].start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    return dict(found)
+    return dict(known)
 
 
 def findings(using: str) -> Iterator[Finding | GaugeValue]:
-    """Return missing publications and copies, and how old each is. Asks no other region."""
+    """Yield missing publications and copies, and the age of each. Asks no other region."""
     problems = list(region_problems(needed=False))
     for problem in problems:
-        told = f"{problem} ({_('%(command)s says more') % {'command': 'manage.py check'}})"
-        yield _wrong("settings", told, "manage.py check")
+        text = f"{problem} ({_('%(command)s says more') % {'command': 'manage.py check'}})"
+        yield _wrong("settings", text, "manage.py check")
     if problems:
         return
-    found = exchanged(using)
-    if not found.region:
+    exchange = exchanged(using)
+    if not exchange.region:
         return
-    yield from _if_late(found.region, found.published, f"{_COMMAND} upkeep publish")
-    for peer in found.peers:
+    yield from _if_late(exchange.region, exchange.published, f"{_COMMAND} upkeep publish")
+    for peer in exchange.peers:
         yield from _if_late(peer.region, peer.lag, f"{_COMMAND} upkeep pull")
-    alone = _("it has counted here, and is not in %(setting)s: is it gone, or renamed?")
-    for name in found.strangers:
-        told = alone % {"setting": "COUNTERS_REGIONS"}
-        yield Finding(f"region {name}", "", 0, 0, told, warns=True)
-    for name, seconds in found.seconds.items():
+    stranger = _("counted here, but missing in %(setting)s: add it, unless it was removed")
+    for name in exchange.strangers:
+        text = stranger % {"setting": "COUNTERS_REGIONS"}
+        yield Finding(f"region {name}", "", 0, 0, text, warns=True)
+    for name, seconds in exchange.seconds.items():
         if seconds is not None:
-            yield GaugeValue(PUBLISH_AGE if name == found.region else LAG, (name,), seconds)
+            yield GaugeValue(PUBLISH_AGE if name == exchange.region else LAG, (name,), seconds)
 
 
 def inquiries(using: str) -> Iterator[Finding]:
-    """Return what other regions know of this one: whether it was restored from a backup."""
+    """Yield findings of other regions about this one: whether it was restored from a backup."""
     if any(region_problems(needed=False)):
         return
-    found = inquired(exchanged(using), using)
-    for peer in found.peers:
-        yield from _told_by(found.region, peer)
+    exchange = inquired(exchanged(using), using)
+    for peer in exchange.peers:
+        yield from _of_answer(exchange.region, peer)
 
 
 def _wrong(subject: str, text: str, command: str) -> Finding:
@@ -208,24 +208,24 @@ def _wrong(subject: str, text: str, command: str) -> Finding:
 
 def _if_late(region: str, age: timedelta | None, command: str) -> Iterator[Finding]:
     if age is None:
-        never = _("%(command)s was never done: does it run?") % {"command": command}
-        yield _wrong(f"region {region}", never, command)
+        text = _("%(command)s never ran") % {"command": command}
+        yield _wrong(f"region {region}", text, command)
     elif age > BEHIND:
-        given = {"command": command, "seconds": age.total_seconds()}
-        late = _("%(command)s was last done %(seconds)d s ago: does it run?") % given
-        yield _wrong(f"region {region}", late, command)
+        values = {"command": command, "seconds": age.total_seconds()}
+        text = _("%(command)s last ran %(seconds)d s ago") % values
+        yield _wrong(f"region {region}", text, command)
 
 
-def _told_by(own: str, peer: Copied) -> Iterator[Finding]:
-    """The answer of a peer about this region."""
+def _of_answer(own: str, peer: Copied) -> Iterator[Finding]:
+    """Yield the finding in a peer's answer about this region."""
     if peer.knows_more:
         more = _(
-            "%(region)s knows more of it than itself, so it was restored from a backup: "
+            "%(region)s has more of its counts than itself, so it was restored from a backup: "
             "run %(command)s"
         )
         command = f"{_COMMAND} regions fence"
-        told = more % {"region": peer.region, "command": command}
-        yield _wrong(f"region {own}", told, command)
+        text = more % {"region": peer.region, "command": command}
+        yield _wrong(f"region {own}", text, command)
     elif peer.problem:
-        mute = _("it cannot be asked: %(reason)s") % {"reason": peer.problem}
-        yield Finding(f"region {peer.region}", "", 0, 0, mute, warns=True)
+        text = _("unavailable: %(reason)s") % {"reason": peer.problem}
+        yield Finding(f"region {peer.region}", "", 0, 0, text, warns=True)

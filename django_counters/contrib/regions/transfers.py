@@ -1,8 +1,8 @@
-"""Stock between regions: it is sent and arrives, and a region that has little is sent more.
+"""Sends stock between regions, on call and by ``TOP_UP``.
 
-Stock of a region falls, and its sent amount grows. The sent amount is a regional counter, too: the
-sender adds to it, the receiver subtracts what has arrived, and its value is the stock on the way.
-So it is copied, and comes back after a restore, as any other counter. No message can be lost or
+The sender's stock falls, and its sent amount grows. The sent amount is also a regional counter: the
+sender adds to it, the receiver subtracts the arrived stock, and its value is the stock on the way.
+So it is copied, and comes back after a restore, like any other counter. No stock can be lost or
 arrive twice.
 """
 
@@ -43,55 +43,55 @@ from django_counters.values import Result, result_of
 from django_counters.write.change import named
 from django_counters.write.pipeline import change_many
 
-# Of how many counters stock moves in one transaction, in which no other process sells them.
+# The counters whose stock moves in one transaction. Meanwhile no other process can sell from them.
 _STEP = 100
-# How many keys of other regions an incident names.
+# The most keys of other regions in an incident.
 MOST_TOLD = 20
-# A stock that cannot take what was sent to it.
+# The errors of a stock that can't grow by the sent amount.
 _REFUSALS = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
 
 
 class Busy(Exception):
-    """Another process does it at this moment, or has ended this incarnation."""
+    """Another process is doing the same, or has ended this incarnation."""
 
 
 def stocks() -> Iterator[tuple[str, str]]:
-    """From which key on and before which one the counters of each namespace with a stock are."""
+    """Yield the range of keys of each namespace with a stock."""
     for name, policy in registry.policies().items():
         if has_stock(policy):
             yield key_range(name)
 
 
 def there_is_stock() -> bool:
-    """Whether any namespace has a stock in each region."""
+    """Return whether any namespace has a stock in each region."""
     return any(stocks())
 
 
 @contextmanager
 def alone(of: Of, life: str, using: str) -> Iterator[SqlRegions]:
-    """A transaction that no other process has in this region: it holds the clock.
+    """Open a transaction that locks this region's clock, so that one process at a time has it.
 
     Raises:
-        Busy: another process has it.
+        Busy: another process has the clock.
     """
     store = store_of(using)
     with store.transaction():
         held = registry.positions(using).hold(of.source, of.part)
         if held is None or held.timeline != life:
             raise Busy
-        # Statements that follow see what was committed before the clock was held.
+        # The following statements see all commits before the clock was locked.
         yield store
 
 
 def receive(of: Of, life: str, using: str) -> dict[str, int]:
-    """Let what was sent to this region arrive, and say how much came from each region.
+    """Receive stock that was sent to this region; return {region: amount}.
 
-    The stock grows, and the amount on the way falls, in one transaction for some counters. Nothing
-    arrives twice, because no other process holds the clock meanwhile. Where one does, the rest
-    arrives there.
+    The stock grows and the amount on the way falls in one transaction, for a step of counters.
+    Nothing arrives twice, because this process has locked the clock. If another process has it,
+    the rest arrives there.
 
-    Other regions may say anything: only counters with a stock get something. The rest stays on the
-    way, and is in an incident.
+    Other regions may send any key. Only counters with a stock receive. The rest stays on the way,
+    and is in an incident.
     """
     came: dict[str, int] = {}
     refused: dict[str, str] = {}
@@ -102,11 +102,11 @@ def receive(of: Of, life: str, using: str) -> dict[str, int]:
                 due = store.above_zero(low, high, _STEP)
                 _receive(due, using, came, refused)
             more = len(due) == _STEP
-            # No key has a character before that one.
+            # "!" is the first character that keys can have.
             low = f"{max(due)}!" if more else low
     if refused:
-        told = dict(sorted(refused.items())[:MOST_TOLD])
-        detail = {"reason": "cannot arrive", "counters": told, "number": len(refused)}
+        shown = dict(sorted(refused.items())[:MOST_TOLD])
+        detail = {"reason": "cannot arrive", "counters": shown, "number": len(refused)}
         record(CounterIncident.Kind.QUARANTINED, "stock from regions", detail, using)
     return came
 
@@ -114,7 +114,7 @@ def receive(of: Of, life: str, using: str) -> dict[str, int]:
 def _receive(
     due: Mapping[str, int], using: str, came: dict[str, int], refused: dict[str, str]
 ) -> None:
-    """Receive some stock, and note what cannot be received, and why."""
+    """Receive a step of stock; add the reason to ``refused`` for stock that can't arrive."""
     arrivals: list[tuple[str, str, str, int]] = []
     for key, amount in due.items():
         sender, _, stock = key.partition("<")[2].partition(":")
@@ -127,19 +127,19 @@ def _receive(
     try:
         _arrive(arrivals, using)
     except _REFUSALS:
-        # One of them must not be in the way of the others.
-        for one in tuple(arrivals):
+        # One refusal must not stop the others.
+        for arrival in tuple(arrivals):
             try:
-                _arrive([one], using)
+                _arrive([arrival], using)
             except _REFUSALS as error:
-                refused[one[0]] = str(error)
-                arrivals.remove(one)
+                refused[arrival[0]] = str(error)
+                arrivals.remove(arrival)
     for _, sender, _, amount in arrivals:
         came[sender] = came.get(sender, 0) + amount
 
 
 def _arrive(arrivals: Sequence[tuple[str, str, str, int]], using: str) -> None:
-    """Add to stocks what is on the way to them, all or none."""
+    """Add the amounts on the way to the stocks, all or none."""
     deltas: dict[str, int] = {}
     for key, _, stock, amount in arrivals:
         deltas[key] = -amount
@@ -149,13 +149,14 @@ def _arrive(arrivals: Sequence[tuple[str, str, str, int]], using: str) -> None:
 
 
 def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]:
-    """Send stock to regions that have less than ``TOP_UP``, and say how much to each.
+    """Send stock to regions that have less than ``TOP_UP``; return {region: amount}.
 
-    Only the region that has the most gives, as far as it knows. Stock on the way counts as arrived.
+    Only the region with the most stock, as of the last copies, sends. Stock on the way counts as
+    arrived.
 
     Args:
         of: this region.
-        life: of its server.
+        life: the life of its server.
         peers: the others.
         using: the database.
     """
@@ -177,7 +178,7 @@ def _top_up(
     using: str,
     gave: dict[str, int],
 ) -> None:
-    """Do so for one namespace."""
+    """Send stock of one namespace; see `top_up`."""
     (low, high), more = key_range(namespace), True
     while more:
         with alone(of, life, using) as store:
@@ -185,14 +186,14 @@ def _top_up(
             for key in keys:
                 _share(key, of, peers, below, using, gave)
         more = len(keys) == _STEP
-        # No key has a character before that one.
+        # "!" is the first character that keys can have.
         low = f"{keys[-1]}!" if more else low
 
 
 def _share(
     key: str, of: Of, peers: Sequence[Of], below: int, using: str, gave: dict[str, int]
 ) -> None:
-    """Send one stock to those that have less, as long as it is there."""
+    """Send one stock to regions that have less, while it lasts."""
     for to, amount in _shares_of(key, of, peers, store_of(using), below):
         if not _sent(key, amount, of.region, to, using):
             return
@@ -200,7 +201,7 @@ def _share(
 
 
 def _sent(key: str, amount: int, sender: str, to: Of, using: str) -> bool:
-    """Send stock; False where it was sold meanwhile."""
+    """Send stock; return False if it was sold concurrently."""
     try:
         change_many({key: -amount, sent_key(key, *to, sender): amount}, using)
     except InsufficientCount:
@@ -211,42 +212,42 @@ def _sent(key: str, amount: int, sender: str, to: Of, using: str) -> bool:
 def _shares_of(
     key: str, of: Of, peers: Sequence[Of], store: SqlRegions, below: int
 ) -> list[tuple[Of, int]]:
-    """How much of one stock each region is to be sent."""
+    """Return the amount of one stock to send to each region."""
     mine = store.values([key], of.region, own=True).get(key, 0)
     senders = [of.region, *(peer.region for peer in peers)]
     theirs = {peer.region: _stock(key, peer, senders, store) for peer in peers}
-    given = shares(mine, theirs, below)
-    return [(peer, given[peer.region]) for peer in peers if peer.region in given]
+    amounts = shares(mine, theirs, below)
+    return [(peer, amounts[peer.region]) for peer in peers if peer.region in amounts]
 
 
 def _stock(key: str, peer: Of, senders: Sequence[str], store: SqlRegions) -> int:
-    """The present and incoming stock of a region, as far as this one knows."""
+    """Return a region's present and incoming stock, as of the last copies."""
     coming = [sent_key(key, *peer, sender) for sender in senders if sender != peer.region]
     on_the_way = store.values(coming, None, own=True)
     return store.values([key], peer.region, own=False).get(key, 0) + sum(on_the_way.values())
 
 
 def shares(mine: int, theirs: Mapping[str, int], below: int) -> dict[str, int]:
-    """How much each region is sent: the poorest first, half of the surplus of this one.
+    """Return the amount to send to each region: the poorest first, half of the difference.
 
-    Nothing, where another one has more. This region keeps ``below``.
+    Nothing, if another region has more. This region keeps ``below``.
     """
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     if any(stock > mine for stock in theirs.values()):
-        return found
+        return amounts
     for name, stock in sorted(theirs.items(), key=lambda item: (item[1], item[0])):
         amount = min((mine - stock) // 2, mine - below)
         if stock < below and amount > 0:
-            found[name] = amount
+            amounts[name] = amount
             mine -= amount
-    return found
+    return amounts
 
 
 def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
-    """Take all stock away from a region that was restored; how many counters, and how much.
+    """Set all stock of a restored region to zero; return the number of counters and their sum.
 
-    Its backup says more than it has, because it does not know what was sold since. A person decides
-    what is left, by an adjustment.
+    Its backup lacks the later sales, so its stock is too large. A person sets the remaining stock
+    by an adjustment.
     """
     counters = total = 0
     for scope in stocks():
@@ -254,7 +255,7 @@ def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
             for key, amount in store.stock(low, high).items():
                 _take_away(key, region, using)
                 counters, total = counters + 1, total + amount
-            # What it has here is all that it has: nothing was counted before.
+            # The total is now all of its stock, so the entries must be zero.
             store.clear(region, low, high)
     return counters, total
 
@@ -262,9 +263,9 @@ def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
 def _take_away(key: str, region: str, using: str) -> None:
     from django_counters.adjustments.adjustment import adjust
 
-    # This needs no approval: giving it back does.
+    # This needs no approval. The later adjustment does.
     ref = named(key, using)._replace(approve_above=None)
-    reason = f"The region {region} was restored. Give back what is left of this stock."
+    reason = f"The region {region} was restored. Adjust this stock to the remaining quantity."
     adjust(ref, to=0, reason=reason, actor="counters regions fence")
 
 
@@ -277,12 +278,12 @@ def transfer(
     token: str | UUID | Token | None = None,
     using: str | None = None,
 ) -> Result:
-    """Send stock to another region, in the caller's transaction, and return what is left here.
+    """Send stock to another region, in the caller's transaction; return the rest.
 
     The namespace declares ``REGIONAL`` and ``FLOOR: 0``: each region takes from its own stock. This
-    one falls at once. The other one grows when it has copied that, after the next ``publish`` here
-    and ``pull`` there. Until then the stock can't be taken. So all regions together never give more
-    than there was, whether or not they can reach each other.
+    region's stock falls at once. The other one grows after the next ``publish`` here and ``pull``
+    there. Until then the stock can't be taken. So all regions together never take more than was put
+    in, even if they can't reach each other.
 
     Args:
         counter: a key, or the attribute of a `RegionalCounter`.
@@ -293,47 +294,47 @@ def transfer(
 
     Raises:
         InsufficientCount: this region has less.
-        UnsupportedRegions: the namespace has no such stock, or there is no such region.
-        RegionAway: this server was started, and has not published since: it may have been restored
+        UnsupportedRegions: the namespace has no such stock, or the region doesn't exist.
+        RegionAway: this server was started, and hasn't published since: it may have been restored
             from a backup.
-        InvalidKey, InvalidDelta: it isn't a key (100 characters are left for one beside the names
-            of regions), or ``amount`` isn't an integer above zero.
+        InvalidKey, InvalidDelta: it isn't a key (of at most 100 characters, because the names of
+            regions are added), or ``amount`` isn't an integer above zero.
         InvalidToken, TokenConflict, TokenExpired: as `CounterManager.increment`.
     """
     name, alias = key_of(counter), COUNTERS.writing(using)
     number = check_integer(amount)
     if number < 1:
-        raise InvalidDelta(delta=amount, reason="only what is above zero can be sent")
+        raise InvalidDelta(delta=amount, reason="the amount to send must be above zero")
     declared = _declared(name, to)
     _refuse_unfenced(declared.own, alias)
     marks = marks_of(to, alias)
     last, mark = present(marks)
     if not marks or mark.timeline == CLOSED:
-        reason = "nothing was copied of its present incarnation: run counters upkeep pull"
+        reason = "its present incarnation was never copied. Run counters upkeep pull"
         raise RegionAway(peer=to, region=declared.own, reason=reason)
     sent = check_key(sent_key(name, to, last, declared.own))
-    found = change_many({name: -number, sent: number}, alias, token)
-    return result_of(found[name], replayed=found.replayed)
+    results = change_many({name: -number, sent: number}, alias, token)
+    return result_of(results[name], replayed=results.replayed)
 
 
 def _declared(key: str, to: str) -> Regions:
-    """The declaration; an error where nothing can be sent."""
+    """Return the declared regions; raise `UnsupportedRegions` if nothing can be sent."""
     if not has_stock(registry.policy(key)):
-        reason = "its namespace does not declare REGIONAL and a FLOOR of 0"
+        reason = "its namespace doesn't declare REGIONAL and a FLOOR of 0"
         raise UnsupportedRegions(key=key, reason=reason)
     declared = regions()
     if to not in declared.peers:
         known = ", ".join(declared.peers) or "none"
-        reason = f"there is no other region {to!r}; there are: {known}"
+        reason = f"the other region {to!r} doesn't exist. Other regions: {known}"
         raise UnsupportedRegions(key=key, reason=reason)
     return declared
 
 
 def _refuse_unfenced(region: str, using: str) -> None:
-    """Refuse where the server was started: it may have been restored, and have less than it says.
+    """Refuse after a start of the server: it may have been restored, with too much stock.
 
     Raises:
-        RegionAway: it has not asked the others yet.
+        RegionAway: it hasn't asked the others yet.
     """
     if living(region, using) is None:
         reason = "its server was started and it has not published since"

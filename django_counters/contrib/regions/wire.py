@@ -1,4 +1,4 @@
-"""What regions say to each other over HTTP, as JSON. All that comes in is checked, part by part."""
+"""The messages of regions over HTTP, as JSON. Checks each part of an incoming message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django_counters.contrib.regions.models import REGION_LENGTH
 from django_counters.contrib.regions.sql import Page
 from django_counters.tables.position import POSITION_LENGTH
 
-# Halves of pairs of UTF-16, which JSON can have and a database cannot.
+# Surrogates, which JSON can contain and databases can't.
 _HALVES = re.compile("[\ud800-\udfff]")
 _LARGEST = 2**63 - 1
 _LAST_INCARNATION = 2**31 - 1
@@ -23,60 +23,60 @@ Checked = TypeVar("Checked")
 
 
 class Malformed(ValueError):
-    """A message has not the parts that it should have. The text says which."""
+    """A part of a message is missing or invalid. The text names it."""
 
 
 def packed(message: dict[str, Any]) -> bytes:
-    """A message as bytes."""
+    """Return a message as bytes."""
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def unpacked(body: bytes) -> dict[str, Any]:
-    """The message in bytes.
+    """Return the message in bytes.
 
     Raises:
-        Malformed: it is none.
+        Malformed: the bytes aren't a message.
     """
     try:
-        found = json.loads(body)
+        message = json.loads(body)
     except (ValueError, RecursionError):
-        raise Malformed("it is no JSON") from None
-    return _typed(found, dict, "an object")
+        raise Malformed("it isn't JSON") from None
+    return _typed(message, dict, "an object")
 
 
 def text(value: object, most: int = POSITION_LENGTH) -> str:
-    """A text that a database can keep."""
-    found = _typed(value, str, "a text")
-    if len(found) > most or "\0" in found or _HALVES.search(found):
+    """Return a text that databases can store."""
+    checked = _typed(value, str, "a text")
+    if len(checked) > most or "\0" in checked or _HALVES.search(checked):
         raise Malformed(f"a text of up to {most} characters is missing")
-    return found
+    return checked
 
 
 def number(value: object, low: int = 0, high: int = _LARGEST) -> int:
-    """A whole number between two others."""
-    found = _typed(value, int, "a number")
-    if found is True or found is False or not low <= found <= high:
+    """Return an integer within bounds."""
+    checked = _typed(value, int, "a number")
+    if checked is True or checked is False or not low <= checked <= high:
         raise Malformed(f"a number from {low} to {high} is missing")
-    return found
+    return checked
 
 
 def incarnation(value: object) -> int:
-    """The number of an incarnation."""
+    """Return the number of an incarnation."""
     return number(value, 1, _LAST_INCARNATION)
 
 
 def region(value: object) -> str:
-    """The name of a region."""
+    """Return the name of a region."""
     return text(value, REGION_LENGTH)
 
 
 def marks_out(marks: Marks) -> list[object]:
-    """How far incarnations are."""
+    """Return marks as JSON."""
     return [[number, *mark] for number, mark in marks.items()]
 
 
 def marks_in(value: object) -> Marks:
-    """The same, checked."""
+    """Return the marks in JSON."""
     return {
         incarnation(one): Mark(number(position), number(seen), text(timeline))
         for one, position, seen, timeline in _rows(value, 4)
@@ -84,44 +84,44 @@ def marks_in(value: object) -> Marks:
 
 
 def homes_in(value: object) -> dict[str, Marks]:
-    """The marks of several regions."""
+    """Return the marks of several regions in JSON."""
     return {region(name): marks_in(marks) for name, marks in _rows(value, 2)}
 
 
 def labels_in(value: object) -> list[Label]:
-    """Which labels are to be changed."""
+    """Return the changes of labels in JSON."""
     return [
         Label(incarnation(one), text(before), text(after)) for one, before, after in _rows(value, 3)
     ]
 
 
 def page_out(page: Page | None) -> dict[str, object] | None:
-    """Some entries."""
+    """Return a page as JSON."""
     return page and page._asdict()
 
 
 def page_in(value: object, since: int) -> Page | None:
-    """The same: entries after a version, so that repeated questions come to an end.
+    """Return the page in JSON. All versions must be after ``since``, so that copying ends.
 
-    A key may be any text: one that is none must not keep the others from being copied.
+    A key may be any text: an invalid key must not stop the other entries.
     """
     if value is None:
         return None
-    found = _typed(value, dict, "an object")
+    message = _typed(value, dict, "an object")
     entries = [
         (_typed(key, str, "a key"), number(amount, -_LARGEST - 1), number(version, since + 1))
-        for key, amount, version in _rows(found.get("entries"), 3)
+        for key, amount, version in _rows(message.get("entries"), 3)
     ]
     if not entries:
         raise Malformed("a page has no entries")
-    page = Page(entries, number(found.get("clock")), text(found.get("life")))
+    page = Page(entries, number(message.get("clock")), text(message.get("life")))
     if page.clock < page.last:
         raise Malformed("a page is ahead of its clock")
     return page
 
 
 def moment_in(value: object) -> datetime | None:
-    """A moment, with its zone."""
+    """Return an aware moment."""
     try:
         moment = None if value is None else datetime.fromisoformat(text(value))
     except ValueError:
@@ -149,29 +149,28 @@ HEADER = "X-Counters-Signature"
 
 
 def request_signature(secret: str, body: bytes) -> str:
-    """How a request is signed."""
+    """Return the signature of a request."""
     return _signature(secret, b"request", body)
 
 
 def answer_signature(secret: str, request: str, body: bytes) -> str:
-    """How an answer is signed; ``request``: the signature of the request."""
+    """Return the signature of an answer; ``request``: the signature of its request."""
     return _signature(secret, b"answer", request.encode() + body)
 
 
-def is_same(given: str, expected: str) -> bool:
-    """Whether a signature is the one that it should be. How long it takes does not tell."""
-    return hmac.compare_digest(given.encode(), expected.encode())
+def is_same(signature: str, expected: str) -> bool:
+    """Return whether two signatures are equal, in constant time."""
+    return hmac.compare_digest(signature.encode(), expected.encode())
 
 
-def secret_of(given: str, body: bytes, secrets: Sequence[str]) -> str | None:
-    """The secret that a request was signed with; None where it is none of these."""
+def secret_of(signature: str, body: bytes, secrets: Sequence[str]) -> str | None:
+    """Return the secret that signed a request; None if none of these did."""
     for secret in secrets:
-        if is_same(given, request_signature(secret, body)):
+        if is_same(signature, request_signature(secret, body)):
             return secret
     return None
 
 
 def _signature(secret: str, kind: bytes, signed: bytes) -> str:
-    # The end of the kind and the beginning of the signed text are unambiguous: kinds have no line
-    # ends.
+    # A kind has no newline, so kind and text can't be mistaken for another pair.
     return hmac.digest(secret.encode(), b"counters " + kind + b"\n" + signed, "sha256").hex()

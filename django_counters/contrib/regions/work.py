@@ -1,4 +1,4 @@
-"""The periodic jobs: publish what this region has counted, and copy what others have."""
+"""The periodic jobs: publish the counts of this region, and copy those of the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django_counters.features import Done
 
 
 def publish(using: str) -> Done:
-    """Let other regions copy what this one has counted."""
+    """Publish the counts of this region, for other regions to copy."""
     done = give(using)
     busy = "; busy: another process publishes" if done.busy else ""
     data = {"database": using, **asdict(done)}
@@ -19,13 +19,13 @@ def publish(using: str) -> Done:
 
 
 def pull(using: str) -> Done:
-    """Copy what other regions have counted."""
-    found, lines = copy(using), []
-    for name, done in found.items():
+    """Copy the counts of other regions."""
+    results, lines = copy(using), []
+    for name, done in results.items():
         busy = "; busy: another process copies" if done.busy else ""
         moved = [f"; {done.received} received"] if done.received else []
         moved += [f"; {done.sent} sent"] if done.sent else []
         lines.append(f"{name}: {done.entries} entries copied{''.join(moved)}{busy}")
-    copied = {name: asdict(done) for name, done in found.items()}
-    problems = [f"{name}: {done.problem}" for name, done in found.items() if done.problem]
+    copied = {name: asdict(done) for name, done in results.items()}
+    problems = [f"{name}: {done.problem}" for name, done in results.items() if done.problem]
     return Done("\n".join(lines), {"database": using, "regions": copied}, problems)

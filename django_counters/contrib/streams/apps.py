@@ -15,26 +15,26 @@ from django_counters.features import Feature, Finding, Gauge, GaugeValue
 
 
 class StreamsFeature(Feature):
-    """What the app adds to counters."""
+    """The setting, command, publishers and metrics of the app."""
 
     settings = ("COUNTERS_STREAMS",)
     commands = {"consume": "django_counters.contrib.streams.consume"}
 
     def imported_first(self) -> list[str]:
-        """Return what publishes to declared streams."""
+        """Return the modules that publish to declared streams."""
         if not getattr(settings, "COUNTERS_STREAMS", None):
             return []
         client = ["django_counters.stores.redis.client"] if find_spec("redis") else []
         return ["django_counters.contrib.streams.publishing", *client]
 
     def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:
-        """Return what publishes to each stream."""
+        """Return the publisher of each stream."""
         from django_counters.contrib.streams.declared import stream_names
 
         return {name: partial(_publisher, to=name) for name in stream_names()}
 
     def gauges(self) -> tuple[Gauge, ...]:
-        """Return the lags of a stream."""
+        """Return the gauges of a stream's lag."""
         from django_counters.contrib.streams.lag import GAUGES
 
         return GAUGES

@@ -14,8 +14,8 @@ from django_counters.contrib.streams.declared import stream_problems
 
 #: How to correct each finding, by its id.
 HINTS = {
-    "E039": "Write it as the message says: a stream has BACKEND, LOCATION, STREAM or TOPIC, "
-    "and DECODE, which is the path of a function, or a BUFFER that publishes to it.",
+    "E039": "Correct the setting. A stream has BACKEND, LOCATION, STREAM or TOPIC, and either "
+    "DECODE, the path of a function, or a BUFFER that publishes to it.",
 }
 
 
@@ -35,8 +35,8 @@ def check_streams(
 
 
 def _published() -> frozenset[str]:
-    """Return the names that buffers publish to, even if the setting has other errors."""
+    """Return the streams that buffers publish to, even if the setting has other errors."""
     setting = getattr(settings, "COUNTERS", None)
     declared = setting.values() if isinstance(setting, Mapping) else ()
-    found = (one.get("BUFFER") for one in declared if isinstance(one, Mapping))
-    return frozenset(str(one["to"]) for one in found if isinstance(one, Mapping) and "to" in one)
+    buffers = (options.get("BUFFER") for options in declared if isinstance(options, Mapping))
+    return frozenset(str(b["to"]) for b in buffers if isinstance(b, Mapping) and "to" in b)

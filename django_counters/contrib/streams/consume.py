@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--loop",
         type=seconds,
         metavar="SECONDS",
-        help=_("go on, and look again after so many seconds when nothing is left"),
+        help=_("don't end; when nothing is left, look again after so many seconds"),
     )
 
 
@@ -52,10 +52,10 @@ def handle(
     """Consume a stream until nothing is left or, in a loop, until the process is asked to end.
 
     Raises:
-        CommandError: there is no such stream, or `DECODE` can't work; without a loop, something
-            can't be counted.
+        CommandError: the stream isn't declared, or `DECODE` can't work; without a loop, also if a
+            message can't be counted.
     """
-    declared, out, err = _found(stream), command.stdout, command.stderr
+    declared, out, err = _declared(stream), command.stdout, command.stderr
     consumer = backend_of(declared).consumer(declared, using)
     problems: list[str] = []
     with closing(consumer):
@@ -69,16 +69,16 @@ def handle(
         raise CommandError("; ".join(problems))
 
 
-def _found(name: str) -> Stream:
+def _declared(name: str) -> Stream:
     declared = streams()
     if name not in declared:
         known = ", ".join(declared) or "none"
-        raise CommandError(f"There is no stream {name!r} in COUNTERS_STREAMS; there are: {known}.")
+        raise CommandError(f"COUNTERS_STREAMS has no stream {name!r}. It has: {known}.")
     return declared[name]
 
 
 def _explained(turns: Iterator[Consumed]) -> Iterator[Consumed]:
-    """Yield the turns. Errors that say what to do end the command without a traceback."""
+    """Yield the turns. End the command without a traceback for errors with a remedy."""
     try:
         yield from turns
     except (DecodeFailed, UnknownSignature) as error:
@@ -86,7 +86,7 @@ def _explained(turns: Iterator[Consumed]) -> Iterator[Consumed]:
 
 
 def _all(consumer: Consumer) -> Iterator[Consumed]:
-    """Count all that is there, as one report."""
+    """Count all present messages, as one report."""
     whole = Consumed()
     with until_asked_to_end() as wait:
         while wait(0):

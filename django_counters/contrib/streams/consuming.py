@@ -73,14 +73,14 @@ class Consumer(Protocol):
 
     @property
     def is_at_end(self) -> bool:
-        """Whether a turn that read nothing means that nothing is left, for this consumer."""
+        """Return whether nothing is left for this consumer after a turn that read nothing."""
 
     @property
     def longest_pause(self) -> float:
-        """Seconds without a turn after which other consumers take its parts over."""
+        """Return the seconds without a turn after which other consumers get its parts."""
 
     def turn(self) -> Consumed:
-        """Count what comes next, in transactions of its own.
+        """Count the next messages, in transactions of its own.
 
         Raises:
             DecodeFailed: `DECODE` can't work. This page isn't counted.
@@ -89,7 +89,7 @@ class Consumer(Protocol):
         """
 
     def close(self) -> None:
-        """Leave its parts to others, at once. No turn follows."""
+        """Leave its parts to other consumers at once. Don't call `turn` again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ class Waiting:
     Attributes:
         part: which part.
         lag: the time between the message at the position and the last one; None if unknown.
-        messages: how many are between the position and the end, at most; None if unknown.
+        messages: the number between the position and the end, at most; None if unknown.
         is_beyond: whether the position is beyond the end, or of another stream.
-        waits: whether there are any.
-        since: returns when the first of them was added; None if none is found.
+        waits: whether any message is between them.
+        since: returns when the first of them was added; None without one.
         problem: the error, if the backend didn't answer.
     """
 
@@ -129,23 +129,23 @@ class Backend(NamedTuple):
 
 def backend_of(stream: Stream) -> Backend:
     """Return the backend of a stream."""
-    # Consumers of one kind need not load those of the other.
-    found: Backend = import_string(f"{__package__}.{stream.backend}_consumer.BACKEND")
-    return found
+    # Consumers of one kind needn't load those of the other.
+    backend: Backend = import_string(f"{__package__}.{stream.backend}_consumer.BACKEND")
+    return backend
 
 
 class Again(Exception):
-    """The database refuses a page because of one of these messages. The next page is another."""
+    """The database refuses a page because of one of its messages. The next page is smaller."""
 
 
 class Portion:
-    """How many messages the next page has.
+    """The size of the next page.
 
-    If the database can't take a value, or a sum doesn't fit, nothing tells which message is to
-    blame. So the page is read again with half of its messages, until the message is alone in it.
+    If the database refuses a value, or a sum doesn't fit, the error doesn't name the message. So
+    the page is read again with half of its messages, until the message is alone in it.
 
     Attributes:
-        size: how many messages the next page has at most.
+        size: the most messages of the next page.
     """
 
     def __init__(self, most: int) -> None:
@@ -168,7 +168,7 @@ class Portion:
 
     @property
     def has_refused(self) -> bool:
-        """Whether a message was refused that was alone in a page."""
+        """Return whether the database has refused a message that was alone in a page."""
         return self._refused is not None
 
     def refused(self, message: Entry) -> DataError | None:
@@ -178,7 +178,7 @@ class Portion:
         return self._refused[2]
 
     def landed(self) -> None:
-        """Let the next page have more messages again."""
+        """Double the size of the next page, up to the stream's ``PAGE``."""
         self.size = min(2 * self.size, self._most)
 
 
@@ -186,9 +186,9 @@ class PageConsumer:
     """Counts one stream in one database.
 
     Args:
-        stream: which one.
+        stream: the stream.
         using: the database.
-        lease: seconds of standing still within a transaction after which others can go on.
+        lease: seconds after which the server ends the transaction of a consumer that stands still.
         step: called with the name of each step before it is taken.
 
     Raises:

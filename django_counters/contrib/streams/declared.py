@@ -24,7 +24,7 @@ class BackendOptions(NamedTuple):
     """The options of one backend.
 
     Attributes:
-        options: its own, besides those of every backend.
+        options: its own options, without those of every backend.
         problems: yields the problems of options whose values are each accepted.
         parts: returns the parts, if they are declared.
     """
@@ -53,15 +53,15 @@ OPTIONS = (
         "DECODE",
         None,
         "dotted path of a function",
-        "Makes changes of a message: an iterable of pairs, a key and an amount. Not needed if only "
-        "[buffers](../how-to/publish-to-a-stream.md) append to the stream.",
+        "Turns a message into changes: an iterable of pairs, a key and an amount. Not needed if "
+        "only [buffers](../how-to/publish-to-a-stream.md) append to the stream.",
         lambda value: value is None or isinstance(value, str),
     ),
     Option(
         "PAGE",
         5000,
         f"integer from 1 to {LARGEST_PAGE}",
-        "How many messages one transaction counts at most.",
+        "The most messages that one transaction counts.",
         lambda value: is_integer(value, 1, LARGEST_PAGE),
     ),
     Option(
@@ -83,9 +83,9 @@ class Stream:
     Attributes:
         name: its name in the settings.
         location: where it is, for its backend.
-        parts: the parts with an order each, if they are declared.
+        parts: its parts, each with an order of its own, if they are declared.
         decode: the dotted path of the function; None if buffers publish all messages.
-        page: how many messages one transaction counts at most.
+        page: the most messages that one transaction counts.
         backend: its name.
         own: all options, for its backend.
     """
@@ -101,21 +101,21 @@ class Stream:
 
     @property
     def stops(self) -> bool:
-        """Whether its consumer stops at a publication whose signature isn't valid."""
+        """Return whether its consumer stops at a publication without a valid signature."""
         return self.own.get("UNSIGNED") != "quarantine"
 
     @property
     def source(self) -> str:
-        """Its name in `CounterPosition` and incidents."""
+        """Return its name in `CounterPosition` and incidents."""
         return f"stream {self.name}"
 
     @property
     def where(self) -> str:
-        """Its name in messages about its declaration."""
+        """Return its name in messages about the settings."""
         return _where(self.name)
 
     def decoder(self) -> Decode | None:
-        """Return the function that makes changes of its messages; None if buffers publish them.
+        """Return the function that decodes its messages; None if buffers publish all of them.
 
         Raises:
             InvalidConfiguration: it can't be imported, or isn't a function.
@@ -124,8 +124,8 @@ class Stream:
             return None
         for problem in decode_problems(self.decode):
             raise InvalidConfiguration(problem=f"{self.where}: {problem}")
-        found: Decode = import_string(self.decode)
-        return found
+        function: Decode = import_string(self.decode)
+        return function
 
 
 def decode_problems(path: str) -> Iterator[str]:
@@ -159,10 +159,10 @@ def stream_problems(published: Collection[str] = ()) -> Iterator[tuple[str, str]
 
     ``published``: the names of streams that buffers publish to.
     """
-    found = list(_setting_problems(_setting()))
-    for message in found:
+    problems = list(_setting_problems(_setting()))
+    for message in problems:
         yield "E039", message
-    for name, declared in {} if found else _setting().items():
+    for name, declared in {} if problems else _setting().items():
         path = declared.get("DECODE")
         if path is None and name not in published:
             problem = "DECODE is missing, and no BUFFER publishes to this stream."
@@ -183,15 +183,15 @@ def _options(backend: str) -> dict[str, Option]:
     return {option.name: option for option in (*OPTIONS, *BACKENDS[backend].options)}
 
 
-def _given(declared: Mapping[Any, Any], options: Mapping[str, Option]) -> dict[str, Any]:
+def _values(declared: Mapping[Any, Any], options: Mapping[str, Option]) -> dict[str, Any]:
     return {name: declared.get(name, option.default) for name, option in options.items()}
 
 
 def _stream(name: str, declared: Mapping[str, Any]) -> Stream:
     backend = declared["BACKEND"]
-    given = _given(declared, _options(backend))
-    parts = BACKENDS[backend].parts(given)
-    return Stream(name, given["LOCATION"], parts, given["DECODE"], given["PAGE"], backend, given)
+    own = _values(declared, _options(backend))
+    parts = BACKENDS[backend].parts(own)
+    return Stream(name, own["LOCATION"], parts, own["DECODE"], own["PAGE"], backend, own)
 
 
 def _setting_problems(setting: object) -> Iterator[str]:
@@ -218,9 +218,9 @@ def _problems(declared: Mapping[Any, Any]) -> Iterator[str]:
     options = _options(str(backend))
     for name in declared:
         if name not in options:
-            yield f"there is no option {name!r}.{did_you_mean(name, tuple(options))}"
-    given = _given(declared, options)
-    wrong = [problem for name in options for problem in options[name].problems(given[name])]
+            yield f"{name!r} isn't an option.{did_you_mean(name, tuple(options))}"
+    values = _values(declared, options)
+    wrong = [problem for name in options for problem in options[name].problems(values[name])]
     yield from wrong
     if not wrong:
-        yield from BACKENDS[str(backend)].problems(given)
+        yield from BACKENDS[str(backend)].problems(values)

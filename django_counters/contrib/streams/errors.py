@@ -8,8 +8,8 @@ from django_counters.exceptions import CounterError
 class DecodeFailed(CounterError):
     """`DECODE` of {stream} can't work: {reason}.
 
-    The error says nothing about the message: a module or a name is missing, or something that
-    `DECODE` needs is unavailable. The page isn't counted, and its position hasn't moved.
+    The message isn't the cause: a module or a name is missing, or a service that `DECODE` calls is
+    unavailable. The page isn't counted, and its position hasn't moved.
     """
 
     stream: str

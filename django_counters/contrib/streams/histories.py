@@ -1,4 +1,4 @@
-"""Counts each message of a buffer once, by its number, and records what a stream has lost."""
+"""Counts each message of a buffer once, by its number, and records lost messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django_counters.write.landing import SOURCE
 
 
 class Gap(NamedTuple):
-    """Pages of one history that are missing in all streams: after and before which numbers."""
+    """Missing pages of one history: those between the numbers ``after`` and ``before``."""
 
     incarnation: str
     after: int
@@ -27,49 +27,50 @@ class Histories:
     """Sorts messages of buffers by the positions of their histories: counted, or not.
 
     Attributes:
-        fresh: the ones that aren't counted.
-        repeats: how many were counted before.
-        expired: the ones too old for a position.
+        fresh: the messages that aren't counted.
+        repeats: the number of messages that were counted before.
+        expired: the messages that are too old for a position.
         gaps: the missing pages.
         moves: the new positions of the histories.
     """
 
-    def __init__(self, found: list[Publication], using: str) -> None:
+    def __init__(self, publications: list[Publication], using: str) -> None:
         self.fresh: list[Publication] = []
         self.expired: list[Publication] = []
         self.gaps: list[Gap] = []
         self.repeats = 0
         self.moves: list[Move] = []
-        if found:
+        if publications:
             # One statement. A process that counts the same concurrently loses the compare-and-set.
-            known = registry.positions(using).among(SOURCE, {one.incarnation for one in found})
+            incarnations = {page.incarnation for page in publications}
+            known = registry.positions(using).among(SOURCE, incarnations)
             before = {part: int(at.position) for part, at in known.items()}
-            self.moves = list(self._sorted(found, before, registry.batches(using).now()))
+            self.moves = list(self._sorted(publications, before, registry.batches(using).now()))
 
     def _sorted(
-        self, found: list[Publication], before: Mapping[str, int], now: datetime
+        self, publications: list[Publication], before: Mapping[str, int], now: datetime
     ) -> Iterator[Move]:
         reached = dict(before)
-        for one in found:
-            at = reached.get(one.incarnation, 0)
-            if one.number <= at:
+        for page in publications:
+            at = reached.get(page.incarnation, 0)
+            if page.number <= at:
                 self.repeats += 1
                 continue
-            # A history whose position was pruned begins anywhere.
-            is_old = not now - OLDEST <= one.at <= now + (REMEMBERED - OLDEST)
-            if one.number > at + 1 and (at or not is_old):
-                self.gaps.append(Gap(one.incarnation, at, one.number))
-            (self.expired if is_old else self.fresh).append(one)
-            reached[one.incarnation] = one.number
+            # After its position was pruned, a history can begin with any number.
+            is_old = not now - OLDEST <= page.at <= now + (REMEMBERED - OLDEST)
+            if page.number > at + 1 and (at or not is_old):
+                self.gaps.append(Gap(page.incarnation, at, page.number))
+            (self.expired if is_old else self.fresh).append(page)
+            reached[page.incarnation] = page.number
         for part, number in reached.items():
             was = before.get(part)
             if number != was:
                 yield Move(SOURCE, part, "" if was is None else str(was), str(number))
 
     def tell(self, landed: Landed) -> None:
-        """Record what can't be counted, in the transaction that moves past it."""
-        for one in self.expired:
-            landed.quarantine("expired", one.amounts, [one.name])
+        """Record expired and missing messages, in the transaction that moves past them."""
+        for page in self.expired:
+            landed.quarantine("expired", page.amounts, [page.name])
         for gap in self.gaps:
             between = str(gap.after), str(gap.before)
             called = f"buffer {gap.incarnation}"
@@ -87,7 +88,7 @@ class Beyond:
     def __init__(self, source: str, using: str) -> None:
         self._source = source
         self._using = using
-        # By part. A position that has moved since is another one.
+        # The reported position of each part.
         self._told: dict[str, str] = {}
 
     def tell(self, part: str, position: str, end: str) -> list[str]:
@@ -95,7 +96,7 @@ class Beyond:
         if self._told.get(part) == position:
             return []
         self._told[part] = position
-        # Without the end, which moves: a process that is started again writes the same.
+        # Without the end, which moves: a restarted process must not write a second incident.
         detail = {"part": part, "position": position, "reason": "beyond the end"}
         rows = CounterIncident._base_manager.using(self._using)
         kind = CounterIncident.Kind.LOST
@@ -111,9 +112,9 @@ def write_lost(called: str, after: str, before: str, source: str, using: str) ->
     """Record that a range is missing and wasn't counted; return a text about it.
 
     Args:
-        called: the name of the whole, for people; its last word is the part in the incident.
+        called: the name of the part or history, for people; its last word is in the incident.
         after: the last message that was counted, or is known.
-        before: the first one that is there.
+        before: the first existing message after the range.
         source: the name of the stream in incidents.
         using: the database, in the transaction that moves past the range.
     """

@@ -64,7 +64,7 @@ OPTIONS = (
         None,
         "name of a topic",
         "The topic to read, and to publish to. Each partition is a part: as many consumers work "
-        "at once as there are.",
+        "at once as there are partitions.",
         _is_name,
     ),
     Option(
@@ -86,11 +86,11 @@ OPTIONS = (
 )
 
 
-def problems(given: Mapping[str, Any]) -> Iterator[str]:
+def problems(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of options whose values are each accepted. Connects to nothing."""
     if not find_spec("confluent_kafka"):
         yield f"{MISSING}."
-    for name in given["OPTIONS"] or {}:
+    for name in values["OPTIONS"] or {}:
         if name in INSTEAD:
             yield f"OPTIONS: set {INSTEAD[name]} instead of {name!r}."
         elif name in REFUSED:
@@ -99,23 +99,23 @@ def problems(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"OPTIONS: {name!r} isn't a setting."
 
 
-def parts(given: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001
+def parts(values: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001
     """Return none: the brokers have the partitions."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Where a topic is. ``settings``: the declared ones of librdkafka."""
+    """A topic with its brokers. ``settings``: the declared settings of librdkafka."""
 
     location: str
     name: str
-    # It has the password.
+    # They include the password.
     settings: Mapping[str, Any] = field(repr=False)
 
     @property
     def connecting(self) -> dict[str, Any]:
-        """The settings of each of its clients."""
+        """Return the settings of its clients."""
         return {"bootstrap.servers": self.location, **self.settings}
 
 
@@ -156,32 +156,32 @@ class KafkaMessage:
 
     @property
     def value(self) -> bytes | None:
-        """Its contents; None for a tombstone, which a compacted topic has."""
+        """Return its contents; None for a tombstone of a compacted topic."""
         return self._raw.value()
 
     @property
     def key(self) -> bytes | None:
-        """Its key, which its partition was chosen by, or None."""
+        """Return its key, which determines the partition, or None."""
         return self._raw.key()
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """Its headers. A name may come several times."""
+        """Return its headers. A name may occur several times."""
         return list(self._raw.headers() or ())
 
     @property
     def part(self) -> int:
-        """The partition that it is in."""
+        """Return its partition."""
         return self._raw.partition() or 0
 
     @property
     def offset(self) -> int:
-        """Its offset there."""
+        """Return its offset in the partition."""
         return self._raw.offset() or 0
 
     @property
     def at(self) -> datetime:
-        """When it was made or, if the topic says so, added: an aware moment.
+        """Return the aware moment when it was made; when it was added, if the topic is set so.
 
         Raises:
             ValueError: it has no time. Only brokers before 0.10 accept such messages.
@@ -193,12 +193,12 @@ class KafkaMessage:
 
     @property
     def published(self) -> str | None:
-        """The message of a buffer in it; None if another process has written it."""
+        """Return the buffer's message in it; None if it isn't a publication."""
         if not any(name == PUBLISHED for name, _ in self._raw.headers() or ()):
             return None
         return (self.value or b"").decode()
 
     @property
     def payload(self) -> str:
-        """Its whole contents, for a person."""
+        """Return its whole contents as text for people."""
         return repr({"key": self.key, "value": self.value, "headers": self.headers})

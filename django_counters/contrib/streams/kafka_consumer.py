@@ -2,8 +2,8 @@
 
 A position is the next offset. A page is one transaction: it adds the changes to the totals and
 moves the position of each partition in it, by compare-and-set. The group decides which consumer
-tries, and never which messages count. A consumer that was wrongly taken for dead finds that the
-position has moved. Then it reads the positions again, and goes on.
+tries, and never which messages count. If a consumer was wrongly taken for dead, its compare-and-set
+fails: the position has moved. Then it reads the positions again, and goes on.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class KafkaConsumer(PageConsumer):
         # The position of each partition, and its next offset.
         self._known: dict[int, Position] = {}
         self._next: dict[int, int] = {}
-        # The assignment for which positions were read; None: read them again.
+        # The generation of the assignment whose positions were read; None: read them again.
         self._stands: int | None = None
         self._ended: set[int] = set()
         self._stuck: set[int] = set()
@@ -80,7 +80,7 @@ class KafkaConsumer(PageConsumer):
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the group has assigned partitions, and nothing more is in them."""
+        """Return whether the group has assigned partitions, and all their messages are read."""
         parts = self._member.parts
         if parts is None or self._stands is None:
             return False
@@ -111,24 +111,24 @@ class KafkaConsumer(PageConsumer):
         return done
 
     def _take(self, done: Consumed) -> None:
-        if self._stands != self._member.given:
+        if self._stands != self._member.generation:
             self._stand(done)
         # After any error from here on, it reads again from the positions.
-        given, self._stands = self._stands, None
+        generation, self._stands = self._stands, None
         self._step("poll")
         read = self._member.read(self._portion.size, WAIT)
-        if given != self._member.given:
+        if generation != self._member.generation:
             # The assignment has changed, so none of these messages is ours.
             return
         self._ended |= read.ended
         self._count(read.messages, done)
         has_changed = [self._look(part, done) for part in sorted(read.outside)]
         if not any(has_changed) and not self._is_late(read.messages):
-            self._stands = given
+            self._stands = generation
 
     def _stand(self, done: Consumed) -> None:
         """Read on from the positions, and drop earlier reads."""
-        given, parts = self._member.given, sorted(self._member.parts or ())
+        generation, parts = self._member.generation, sorted(self._member.parts or ())
         topic, known = self._topic.known(), self._positions.of(self._source)
         self._ended, self._stuck, self._since = set(), set(), time.monotonic()
         self._known = {
@@ -139,7 +139,7 @@ class KafkaConsumer(PageConsumer):
         if parts:
             fresh = [part for part in parts if not self._known[part].position]
             self._member.stand(self._next, fresh)
-        self._stands = given
+        self._stands = generation
 
     def _is_late(self, messages: Sequence[Raw]) -> bool:
         """Return whether to read the positions again: a partition may be readable now.
@@ -149,7 +149,7 @@ class KafkaConsumer(PageConsumer):
         """
         late = time.monotonic() - self._since
         if self._member.parts is None and late > PATIENCE:
-            reason = f"the group has given nothing for {late:.0f} s"
+            reason = f"the group has assigned no partitions for {late:.0f} s"
             raise CounterUnavailable(using=self._source, reason=reason)
         return bool(self._stuck) and not messages and late > AGAIN
 
@@ -198,10 +198,10 @@ class KafkaConsumer(PageConsumer):
         return Move(self._source, str(part), known.position, after, known.timeline)
 
     def _look(self, part: int, done: Consumed) -> bool:
-        """Find out why the next offset of a partition is missing, and report it.
+        """Report why the next offset of a partition is missing.
 
         Returns:
-            Whether to read the positions again. Until then nothing of this partition comes.
+            Whether to read the positions again. Until then this partition isn't read.
         """
         if self._topic.known().id not in ("", self._known[part].timeline):
             # Made again: this is reported when the positions are read.
@@ -212,8 +212,8 @@ class KafkaConsumer(PageConsumer):
             with self._landing.begun([]):
                 # The process that moves it records the loss.
                 self._positions.move([self._move(part, between[1])])
-                told = write_lost(str(part), *between, self._source, self._using)
-            done.incidents.append(told)
+                text = write_lost(str(part), *between, self._source, self._using)
+            done.incidents.append(text)
         elif at > bounds.high:
             self._stuck.add(part)
             done.incidents += self._beyond.tell(str(part), str(at), str(bounds.high))
@@ -232,7 +232,7 @@ class KafkaConsumer(PageConsumer):
             self._positions.put(self._source, str(part), Position("", topic))
             record(CounterIncident.Kind.LOST, self._source, detail, self._using)
         done.incidents.append(
-            f"{part}: the topic was made again. What came after {at.position} in the old one may "
+            f"{part}: the topic was made again. Messages after {at.position} in the old topic may "
             "be lost. The new one is counted from its beginning"
         )
         return Position("", topic)

@@ -28,8 +28,8 @@ class Read:
     """The messages from the brokers.
 
     Attributes:
-        messages: each of a partition in its order.
-        ended: partitions that have nothing more for now.
+        messages: the messages, in order within each partition.
+        ended: partitions without further messages now.
         outside: partitions whose next offset is missing.
     """
 
@@ -41,12 +41,12 @@ class Read:
 class Member:
     """Reads the partitions that the group assigns. Never reads the group's offsets.
 
-    The callbacks only note: an exception in one of them would end the consumer, and their queries
-    could fail.
+    The callbacks only set attributes: a query in one of them could fail, and its exception would
+    end the consumer.
 
     Attributes:
-        parts: the assigned partitions; None while there are none.
-        given: how often the assignment changed.
+        parts: the assigned partitions; None without an assignment.
+        generation: how often the assignment changed.
 
     Raises:
         InvalidConfiguration: librdkafka refuses one of the settings.
@@ -54,7 +54,7 @@ class Member:
 
     def __init__(self, topic: Topic, group: str) -> None:
         self.parts: frozenset[int] | None = None
-        self.given = 0
+        self.generation = 0
         self._topic = topic
         self._problem = ""
         own = {"group.id": group, "error_cb": self._failed}
@@ -75,10 +75,10 @@ class Member:
         self._consumer.assign([TopicPartition(name, part, at) for part, at in begins.items()])
 
     def read(self, most: int, seconds: float) -> Read:
-        """Return up to so many messages, or about a megabyte, within so many seconds.
+        """Return up to ``most`` messages, or about a megabyte, within ``seconds``.
 
         Raises:
-            CounterUnavailable: nothing came, and the brokers are unavailable or answer an error.
+            CounterUnavailable: no message came, and the brokers are unavailable or return an error.
         """
         read = Read()
         for message in self._taken(most, seconds):
@@ -106,9 +106,9 @@ class Member:
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit offsets to the group, for tools that display lags. Nothing depends on it."""
-        places = [TopicPartition(self._topic.name, part, at) for part, at in offsets.items()]
+        next_offsets = [TopicPartition(self._topic.name, part, at) for part, at in offsets.items()]
         try:
-            self._consumer.commit(offsets=places, asynchronous=True)
+            self._consumer.commit(offsets=next_offsets, asynchronous=True)
         except KafkaException as error:
             logger.info("The offsets of %s were not committed: %s", self._topic.name, error)
 
@@ -125,18 +125,18 @@ class Member:
             # After that one, the group assigns all partitions again.
             self._problem = error.str()
 
-    def _gets(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:
-        self.parts = frozenset(place.partition for place in places)
-        self.given += 1
+    def _gets(self, consumer: Consumer, assigned: Sequence[TopicPartition]) -> None:
+        self.parts = frozenset(partition.partition for partition in assigned)
+        self.generation += 1
         try:
             # Without this call they would be read from the group's offsets.
             consumer.assign([])
         except KafkaException as error:
             self._problem = str(error)
 
-    def _loses(self, consumer: Consumer, places: Sequence[TopicPartition]) -> None:  # noqa: ARG002
+    def _loses(self, consumer: Consumer, revoked: Sequence[TopicPartition]) -> None:  # noqa: ARG002
         self.parts = None
-        self.given += 1
+        self.generation += 1
 
     def _failed(self, error: KafkaError) -> None:
         # librdkafka repairs single connections.

@@ -1,4 +1,4 @@
-"""Publishes to a topic: each message is there when its call has returned."""
+"""Publishes to a topic. When a call returns, its message is acknowledged."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from django_counters.contrib.streams.kafka import PUBLISHED, PUBLISHING, Topic
 from django_counters.contrib.streams.kafka_topic import Heard, logger, refused, unavailable
 from django_counters.exceptions import OutcomeUnknown
 
-# Seconds after which a message is given up that the brokers haven't acknowledged.
+# Seconds to wait for the brokers' acknowledgement of a message.
 PATIENCE = 5.0
-# Seconds: signal handlers wait for that long.
+# Seconds that signal handlers wait at most.
 _MOMENT = 0.1
 # The declared settings go first. Logs of each attempt would wait for the next call.
 _USUAL = {"linger.ms": 0, "compression.type": "lz4", "message.max.bytes": 10**7, "log_level": 2}
@@ -23,7 +23,7 @@ _USUAL = {"linger.ms": 0, "compression.type": "lz4", "message.max.bytes": 10**7,
 class KafkaOutlet:
     """Appends to the partitions of one topic. Connects on first use.
 
-    One thread at a time may use it. A child of the process begins with another one.
+    One thread at a time may use it. A forked child makes its own.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -37,8 +37,8 @@ class KafkaOutlet:
         """Append a buffer's message; all in-sync replicas have it then.
 
         Raises:
-            OutcomeUnknown: it may be there, now or later.
-            CounterUnavailable: it isn't there, and never will be.
+            OutcomeUnknown: the message may be in the topic, now or later.
+            CounterUnavailable: the message isn't in the topic, and never will be.
             InvalidConfiguration: librdkafka refuses one of the settings.
         """
         kept, self._producer = self._producer, None
@@ -55,16 +55,16 @@ class KafkaOutlet:
     def _find(self, history: UUID, producer: _OfOneProcess) -> None:
         """Find the partition of a history: the same one as long as the topic has it.
 
-        A topic can get more partitions. In another one a later page could be counted first.
+        A topic can get more partitions. In a different one a later page could be counted first.
         """
         name = self._topic.name
         try:
-            found = producer.list_topics(name, timeout=PATIENCE).topics[name]
+            topic = producer.list_topics(name, timeout=PATIENCE).topics[name]
         except KafkaException as error:
             raise unavailable(self._topic, producer.reason(error.args[0])) from error
-        if found.error is not None:
-            raise unavailable(self._topic, found.error.str())
-        parts = sorted(found.partitions)
+        if topic.error is not None:
+            raise unavailable(self._topic, topic.error.str())
+        parts = sorted(topic.partitions)
         if history != self._history or self._part not in parts:
             self._history, self._part = history, parts[history.int % len(parts)]
 
@@ -90,9 +90,9 @@ class KafkaOutlet:
 
 
 class _OfOneProcess(Producer):
-    """A producer that a child of the process leaves alone.
+    """A producer that a forked child doesn't destroy.
 
-    Ending it would wait for threads that the child lacks, and for locks that they held.
+    Its destruction would wait for threads that the child doesn't have, and for their locks.
     """
 
     # At the end of the interpreter, globals may be gone.
@@ -109,7 +109,7 @@ class _OfOneProcess(Producer):
             super().__init__({**_USUAL, **topic.connecting, **ours}, logger=logger)
 
     def reason(self, error: KafkaError) -> str:
-        """Return why it couldn't send."""
+        """Return the reason of an error."""
         return self._heard.reason(self, error)
 
     def __del__(self) -> None:

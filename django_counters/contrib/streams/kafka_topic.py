@@ -60,13 +60,13 @@ class KafkaTopic:
         """Return its present state.
 
         Raises:
-            CounterUnavailable: no broker answers, there is no such topic, or the user may not see
-                it.
+            CounterUnavailable: no broker answers, or the topic doesn't exist or is hidden from the
+                user.
         """
         names = TopicCollection([self._topic.name])
-        asked = self._admin.describe_topics(names, request_timeout=PATIENCE)
-        found = self._answered(asked[self._topic.name])
-        return Known(_text(found.topic_id), tuple(sorted(one.id for one in found.partitions)))
+        futures = self._admin.describe_topics(names, request_timeout=PATIENCE)
+        state = self._answered(futures[self._topic.name])
+        return Known(_text(state.topic_id), tuple(sorted(part.id for part in state.partitions)))
 
     def bounds(self, parts: Collection[int]) -> dict[int, Bounds]:
         """Return the bounds of partitions, up to their last committed transactions.
@@ -86,8 +86,8 @@ class KafkaTopic:
             reader = Consumer(settings, logger=logger)
         try:
             reader.assign([TopicPartition(self._topic.name, part, offset)])
-            found = reader.poll(PATIENCE)
-            return None if found is None or found.error() else KafkaMessage(found).at
+            first = reader.poll(PATIENCE)
+            return None if first is None or first.error() else KafkaMessage(first).at
         finally:
             reader.close()
 
@@ -96,14 +96,14 @@ class KafkaTopic:
         if not wanted:
             return {}
         committed = IsolationLevel.READ_COMMITTED
-        asked = self._admin.list_offsets(
+        futures = self._admin.list_offsets(
             wanted, request_timeout=PATIENCE, isolation_level=committed
         )
-        return {where.partition: self._answered(one).offset for where, one in asked.items()}
+        return {part.partition: self._answered(one).offset for part, one in futures.items()}
 
-    def _answered(self, asked: Future[Any]) -> Any:
+    def _answered(self, future: Future[Any]) -> Any:
         try:
-            return asked.result()
+            return future.result()
         except KafkaException as error:
             why = self._heard.reason(self._admin, error.args[0])
             raise unavailable(self._topic, why) from error
@@ -126,7 +126,7 @@ class Heard:
         self._last = ""
 
     def __call__(self, error: KafkaError) -> None:
-        """Keep it."""
+        """Keep the message."""
         self._last = error.str()
 
     def reason(self, client: Client, error: KafkaError) -> str:

@@ -1,4 +1,4 @@
-"""How far behind the consumers of streams are: the end of each part beside its position."""
+"""The lag of streams: the distance between the end of each part and its position."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from django_counters.tables.standing import COUNTERS
 
 LAG_SECONDS = Gauge(
     "django_counters_stream_lag_seconds",
-    "The time between the last message that was counted and the last one of a stream; of its parts "
-    "the one that is most behind. Of streams whose messages tell it.",
+    "The time between the last counted message and the last message of a stream, in its slowest "
+    "part. Only for streams whose messages have a time.",
     ("stream",),
 )
 LAG_MESSAGES = Gauge(
     "django_counters_stream_lag_messages",
-    "How many messages of a stream are not counted yet, at most. Of streams that number them.",
+    "The number of messages of a stream that are not counted yet, at most. Only for streams that "
+    "number them.",
     ("stream",),
 )
 GAUGES = (LAG_SECONDS, LAG_MESSAGES)
@@ -40,12 +41,12 @@ class Behind:
 
     Attributes:
         stream: its name in the settings.
-        part: which part.
+        part: its name.
         lag: the time between the message at the position and the last one; None if unknown.
-        messages: how many are between the position and the end, at most; None if unknown.
+        messages: the number between the position and the end, at most; None if unknown.
         is_beyond: whether the position is beyond the end: it is of another stream.
-        is_late: whether messages wait for too long, and nothing was counted in that time.
-        problem: why the stream didn't answer.
+        is_late: whether messages have waited for too long, and nothing was counted in that time.
+        problem: the error, if the stream didn't answer.
     """
 
     stream: str
@@ -58,43 +59,43 @@ class Behind:
 
 
 def behind(using: str) -> tuple[Behind, ...]:
-    """Return each part of each stream that is counted in a database. Asks the streams."""
+    """Return each part of each stream that is counted in a database. Queries the streams."""
     if not getattr(settings, "COUNTERS_STREAMS", None):
         return ()
     if not router.allow_migrate_model(using, CounterPosition):
         return ()
     rows = CounterPosition._base_manager.using(using)
-    found: list[Behind] = []
+    parts: list[Behind] = []
     for stream in streams().values():
         known = {row.part: row for row in rows.filter(source=stream.source)}
         # A process that consumes it for another database has its positions there.
         if known or using == COUNTERS.writing():
             at = {part: Position(row.position, row.timeline) for part, row in known.items()}
             waiting = backend_of(stream).waiting(stream, at)
-            found += (_behind(stream.name, one, known.get(one.part)) for one in waiting)
-    return tuple(found)
+            parts += (_behind(stream.name, part, known.get(part.part)) for part in waiting)
+    return tuple(parts)
 
 
-def _behind(stream: str, one: Waiting, row: CounterPosition | None) -> Behind:
-    if one.problem:
-        return Behind(stream, one.part, problem=reason_of(one.problem))
-    late = one.waits and _is_late(one, row)
-    return Behind(stream, one.part, one.lag, one.messages, one.is_beyond, late)
+def _behind(stream: str, part: Waiting, row: CounterPosition | None) -> Behind:
+    if part.problem:
+        return Behind(stream, part.part, problem=reason_of(part.problem))
+    late = part.waits and _is_late(part, row)
+    return Behind(stream, part.part, part.lag, part.messages, part.is_beyond, late)
 
 
-def _is_late(one: Waiting, row: CounterPosition | None) -> bool:
+def _is_late(part: Waiting, row: CounterPosition | None) -> bool:
     """Return whether nothing has moved for too long, and the first waiting message is as old."""
     limit = clock.utc() - LATE
     if row is not None and clock.meant(row.moved_at) >= limit:
         return False
-    since = one.since()
+    since = part.since()
     return since is not None and since < limit
 
 
 def findings(using: str) -> Iterator[Finding | GaugeValue]:
     """Yield the findings of each part of each stream, and the samples of each stream."""
-    for stream, found in groupby(behind(using), lambda part: part.stream):
-        parts = list(found)
+    for stream, same in groupby(behind(using), lambda part: part.stream):
+        parts = list(same)
         for part in parts:
             yield from _of(part)
         lags = [part.lag.total_seconds() for part in parts if part.lag is not None]
@@ -107,19 +108,19 @@ def findings(using: str) -> Iterator[Finding | GaugeValue]:
 
 
 def _of(part: Behind) -> Iterator[Finding]:
-    """Yield how far behind one part is, or its problem."""
+    """Yield the lag of one part, or its problem."""
     subject = f"stream {part.stream} {part.part}"
     if part.problem:
-        mute = _("it cannot be asked: %(reason)s") % {"reason": part.problem}
-        yield Finding(subject, "", 0, 0, mute, needed=True)
+        text = _("unavailable: %(reason)s") % {"reason": part.problem}
+        yield Finding(subject, "", 0, 0, text, needed=True)
     elif part.is_beyond:
-        other = _("its position is beyond its end: another stream has taken its place")
-        yield Finding(subject, "", 0, 0, other, needed=True)
+        text = _("its position is beyond its end: another stream has taken its place")
+        yield Finding(subject, "", 0, 0, text, needed=True)
     elif part.is_late:
         command = f"manage.py counters consume {part.stream}"
-        told = {"minutes": LATE // timedelta(minutes=1), "command": command}
-        never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?") % told
-        yield Finding(subject, "", 0, 0, never, needed=True, command=command)
+        values = {"minutes": LATE // timedelta(minutes=1), "command": command}
+        text = _("nothing was counted for %(minutes)d minutes: run %(command)s") % values
+        yield Finding(subject, "", 0, 0, text, needed=True, command=command)
     elif part.lag:
         text = _("%(seconds)d s behind") % {"seconds": part.lag.total_seconds()}
         yield Finding(subject, "", 0, 0, text)

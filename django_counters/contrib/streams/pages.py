@@ -1,4 +1,4 @@
-"""A page of messages becomes one parcel: changes are added up, and poison is quarantined."""
+"""Turns a page of messages into one parcel: adds up changes, and quarantines poison."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _OF_THE_PROCESS = (
     PermissionError,
     TimeoutError,
 )
-# Except this one: contents can cause it.
+# A subclass of NameError that a message can cause.
 _OF_THE_MESSAGE = (UnboundLocalError,)
 
 
 class Entry(Protocol):
-    """One message, regardless of its backend."""
+    """A message of any backend."""
 
     @property
     def part(self) -> str | int:
@@ -74,14 +74,14 @@ class Page:
     """The changes of messages that are counted in one transaction.
 
     Args:
-        decode: makes changes of messages that no buffer has published; None if there are none.
+        decode: decodes messages that no buffer has published; None if buffers publish all.
         using: the database.
         stream: the name of their stream.
         stops: whether a publication without a valid signature is an error; else it is quarantined.
 
     Attributes:
-        messages: how many there are.
-        repeats: how many of them were counted before, once the page has landed.
+        messages: the number of messages.
+        repeats: after landing, how many of them were counted before.
     """
 
     def __init__(self, decode: Decode | None, using: str, stream: str, stops: bool) -> None:
@@ -102,17 +102,17 @@ class Page:
 
     @property
     def poison(self) -> int:
-        """How many messages can't be counted."""
+        """Return the number of messages that can't be counted."""
         return len(self._strange)
 
     def add(self, message: Entry) -> None:
         """Add all changes of a message. If one of them is invalid, quarantine the message.
 
         Raises:
-            DecodeFailed: `DECODE` raised an error that says nothing about the message.
+            DecodeFailed: `DECODE` raised an error that the message didn't cause.
             UnknownSignature: a publication isn't signed with a key of this process.
-            Error: the database failed, which says nothing about the message, unless it is a
-                `DataError`: see `Portion`.
+            Error: the database failed. Only a `DataError` can be the message's fault: see
+                `Portion`.
         """
         sums = self._sums
         try:
@@ -130,12 +130,12 @@ class Page:
             raise
         except Exception as error:
             if self._stops and _is_of_another_key(error, message):
-                # Perhaps all messages are: each of them counts later, with their key.
+                # All messages may have this key. Each counts when the process has it.
                 place = f"{message.part} {message.offset}"
                 raise UnknownSignature(stream=self._stream, place=place) from error
             if isinstance(error, _OF_THE_PROCESS) and not isinstance(error, _OF_THE_MESSAGE):
                 raise DecodeFailed(stream=self._stream, reason=_reason_of(error)) from error
-            # Any other error: one message must not keep others from being counted.
+            # Any other error: one message must not stop the others.
             self.put_aside(message, error)
             return
         self.messages += 1
@@ -152,25 +152,25 @@ class Page:
             PageOverflow: a sum of several messages doesn't fit. Roll back, and count fewer.
         """
         histories = Histories(self._published, self._using)
-        strangers = list[Publication]()
-        for one in histories.fresh:
+        refused = list[Publication]()
+        for publication in histories.fresh:
             # A namespace that doesn't publish to this stream may have a bound.
-            if all(self._publishes(registry.policy(key)) for key, _ in one.sums):
-                self._add_published(one)
+            if all(self._publishes(registry.policy(key)) for key, _ in publication.sums):
+                self._add_published(publication)
             else:
-                strangers.append(one)
+                refused.append(publication)
         self.repeats = histories.repeats
         moves = [*moves, *histories.moves]
         cells, strange = self._cells, self._strange
         parcel = Parcel("", source, self._sums, cells=cells, strange=strange, moves=moves)
         landed = landing.land([parcel], divisible=self.messages > 1)
         histories.tell(landed)
-        for one in strangers:
-            landed.quarantine("not published here", one.amounts, [one.name])
+        for publication in refused:
+            landed.quarantine("not published here", publication.amounts, [publication.name])
         return landed
 
     def _check_place(self, published: Publication) -> None:
-        """Refuse a publication for another database, whose measures have other numbers."""
+        """Refuse a publication for another database: its measures have other numbers."""
         if published.using != self._using:
             raise ValueError(f"It is for the database {published.using!r}.")
 
@@ -205,7 +205,7 @@ class Page:
         event = Event(at=message.at) if ref.measure else Event()
         delta = Change(ref, check_delta(by), event=event).delta
         if delta.is_bounded:
-            # The landing doesn't look at bounds: the event is past.
+            # Landing ignores bounds, because the event is past.
             raise UnsupportedBounds(key=key, strategy="a stream")
         if ref.measure is None and ref.bounds == UNBOUNDED:
             self._plain.add(key)
@@ -219,8 +219,8 @@ class Page:
     def put_aside(self, message: Entry, error: Exception) -> None:
         """Quarantine a message: count nothing of it, and keep it for an incident."""
         self.messages += 1
-        told = f"{message.payload:.{_LONGEST}} ({_reason_of(error):.{_LONGEST}})"
-        self._strange[f"{message.part} {message.offset}"] = told
+        text = f"{message.payload:.{_LONGEST}} ({_reason_of(error):.{_LONGEST}})"
+        self._strange[f"{message.part} {message.offset}"] = text
 
 
 def _is_of_another_key(error: Exception, message: Entry) -> bool:

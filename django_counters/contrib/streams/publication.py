@@ -22,7 +22,7 @@ class Publication(NamedTuple):
         page: the ``hex`` of a UUIDv7, whose time is that of the page.
         using: the database that it is for: the cells have its numbers of measures.
         incarnation: the history that it is in: of one buffer in one process.
-        number: its place there, from 1 on. No other page of the history has it.
+        number: its place in the history, from 1 on. No other page of the history has it.
         sums: the amounts of counters and their cells.
     """
 
@@ -34,17 +34,17 @@ class Publication(NamedTuple):
 
     @property
     def at(self) -> datetime:
-        """When it was sealed, by the clock of its process."""
+        """Return when it was sealed, by its process's clock."""
         return moment_of(UUID(self.page))
 
     @property
     def name(self) -> str:
-        """Its name in incidents."""
+        """Return its name in incidents."""
         return f"{self.incarnation} {self.number}"
 
     @property
     def amounts(self) -> dict[str, int]:
-        """The amounts of the counters, without their cells."""
+        """Return the amounts of the counters, without their cells."""
         return {key: by for (key, cell), by in self.sums.items() if cell is None}
 
     def signed_for(self, stream: str) -> str:
@@ -66,22 +66,22 @@ def publication_in(text: str, stream: str) -> Publication:
         BadSignature: this project hasn't signed it, or has signed it for another stream.
         ValueError, TypeError, LookupError, AttributeError, OverflowError: it isn't a publication.
     """
-    told = json.loads(signer(stream).unsign(text))
-    found = Publication(**{**told, "sums": dict(_sums_in(told["sums"]))})
-    hexes = (found.page, found.incarnation)
-    if any(UUID(one).hex != one for one in hexes) or not _is_whole(found.number, 1):
-        raise ValueError(f"{found.name} isn't a page of a buffer.")
-    # The moment is within the calendar.
-    str(found.at)
-    return found
+    data = json.loads(signer(stream).unsign(text))
+    publication = Publication(**{**data, "sums": dict(_sums_in(data["sums"]))})
+    ids = (publication.page, publication.incarnation)
+    if any(UUID(text).hex != text for text in ids) or not _is_whole(publication.number, 1):
+        raise ValueError(f"{publication.name} isn't a page of a buffer.")
+    # Raises OverflowError if the moment is beyond the calendar.
+    str(publication.at)
+    return publication
 
 
 def _field(key: str, cell: Cell | None) -> str:
     return key if cell is None else cell_field(cell, key)
 
 
-def _sums_in(told: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Cell | None], int]]:
-    for field, by in told.items():
+def _sums_in(data: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Cell | None], int]]:
+    for field, by in data.items():
         key, cell = cell_in(field) or (field, None)
         if reason := why_no_key(key):
             raise ValueError(f"{field!r} isn't a counter: {reason}.")

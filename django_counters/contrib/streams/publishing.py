@@ -21,14 +21,14 @@ class Outlet(Protocol):
     """Appends messages to one stream. Connects on first use."""
 
     def append(self, history: UUID, text: str) -> None:
-        """Append a message of a history, and wait until it is there.
+        """Append a message of a history, and wait for the acknowledgement.
 
-        All of one history are in one part, in the order of the calls, so that none is counted
-        before an earlier one.
+        All messages of a history are in one part, in the order of the calls, so that none is
+        counted before an earlier one.
 
         Raises:
-            OutcomeUnknown: it may be there, now or later.
-            CounterUnavailable: it isn't there, and never will be.
+            OutcomeUnknown: the message may be in the stream, now or later.
+            CounterUnavailable: the message isn't in the stream, and never will be.
         """
 
 
@@ -36,7 +36,7 @@ def outlet_to(name: str) -> Outlet:
     """Return an outlet to a stream, by its name in the settings.
 
     Raises:
-        InvalidConfiguration: there is no such stream, or a package for it isn't installed.
+        InvalidConfiguration: the stream isn't declared, or its package isn't installed.
     """
     declared = streams()
     if name not in declared:
@@ -68,11 +68,11 @@ class _Open(NamedTuple):
 class Publisher(Lander):
     """Publishes pages. Each is counted once, by its number in the history of its buffer.
 
-    Pages come one after the other: the next one comes when this one is published.
+    The next page is sent when this one is published.
 
     Args:
-        recipe: of the counters.
-        using: the database that they are counted in.
+        recipe: the counters' recipe.
+        using: the counters' database.
         to: the stream.
     """
 
@@ -81,11 +81,11 @@ class Publisher(Lander):
     def __init__(self, recipe: Recipe, using: str, to: str) -> None:
         super().__init__(recipe, using)
         self._to = to
-        # Imports what it needs: the thread that publishes must import nothing.
+        # Import the outlet now: the publishing thread must import nothing.
         outlet_to(to)
 
     def begin(self) -> None:
-        """Begin a new history: earlier messages are another process's, or dropped."""
+        """Begin a new history: earlier messages belong to another process, or were dropped."""
         self._outlet: Outlet | None = None
         self._open: _Open | None = None
         self._before: Publication | None = None
@@ -102,7 +102,7 @@ class Publisher(Lander):
     def _publication(self, page: Page, deltas: tuple[Delta, ...]) -> Publication:
         """Return the message of a page: the same one, if it may be in the stream."""
         if self._open and self._open.page is not page:
-            # They come one after the other, so that one is published.
+            # Pages come one after the other, so the earlier one is published.
             self._before = self._open.publication
         elif self._open and self._open.publication.page == page.id:
             return self._open.publication
@@ -120,7 +120,7 @@ class Publisher(Lander):
         return before.incarnation, before.number + 1
 
     def has_landed(self, page: Page) -> bool:
-        """Return whether it was counted: an unknown message in the stream is ours."""
+        """Return whether a page was counted; it was published if its answer was lost."""
         present = self._open
         if present is None or present.page is not page:
             return False

@@ -58,17 +58,17 @@ OPTIONS = (
 )
 
 
-def problems(given: Mapping[str, Any]) -> Iterator[str]:
+def problems(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems of options whose values are each accepted. Connects to nothing."""
     try:
-        address_of(given["LOCATION"])
+        address_of(values["LOCATION"])
     except InvalidConfiguration as error:
         yield f"LOCATION: {error.problem}"
 
 
-def parts(given: Mapping[str, Any]) -> tuple[str, ...]:
+def parts(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the streams, each of which is a part."""
-    declared = given["STREAM"]
+    declared = values["STREAM"]
     return (declared,) if isinstance(declared, str) else tuple(declared)
 
 
@@ -87,17 +87,17 @@ class Message(NamedTuple):
 
     @property
     def at(self) -> datetime:
-        """When it was added, from its id: an aware moment."""
+        """Return the aware moment when it was added, from its id."""
         return datetime.fromtimestamp(milliseconds_of(self.offset) / 1000, UTC)
 
     @property
     def published(self) -> str | None:
-        """The message of a buffer in it; None if another process has written it."""
+        """Return the buffer's message in it; None if it isn't a publication."""
         return self.fields.get(PUBLISHED)
 
     @property
     def payload(self) -> str:
-        """Its whole contents, for a person."""
+        """Return its whole contents as text for people."""
         return repr(dict(self.fields))
 
 
@@ -124,8 +124,8 @@ class RedisStream:
         text = self._client.run(Command(STREAM, (self.name,), (position or "-", most)))
         name = self.name
         # Control characters are escaped; other bytes are as they were written.
-        found = [Message(name, offset, fields) for offset, fields in json.loads(text)]
-        return Entries(found, len(found) == most or len(text) > ENOUGH)
+        page = [Message(name, offset, fields) for offset, fields in json.loads(text)]
+        return Entries(page, len(page) == most or len(text) > ENOUGH)
 
     def end(self) -> str:
         """Return the id of the last entry that was ever added; empty if there was none."""
@@ -153,8 +153,8 @@ class RedisOutlet:
         """Append a buffer's message to the stream of its history.
 
         Raises:
-            OutcomeUnknown: it may be there, now or later.
-            CounterUnavailable: it isn't there, and never will be.
+            OutcomeUnknown: the message may be in the stream, now or later.
+            CounterUnavailable: the message isn't in the stream, and never will be.
         """
         part = self._parts[history.int % len(self._parts)]
         try:

@@ -61,11 +61,11 @@ class Ahead:
         if read is None or at != position:
             return None
         try:
-            found = read.result()
+            page = read.result()
         except (CounterUnavailable, OutcomeUnknown, Refused):
-            # A read finds out whether the error persists.
+            # The next read shows whether the error persists.
             return None
-        return found if found.is_full else None
+        return page if page.is_full else None
 
     def close(self) -> None:
         """Stop reading, without waiting."""

@@ -1,11 +1,11 @@
--- Read entries of a stream as one text: taken apart by C, where a reply may be taken apart by Python.
+-- Read entries of a stream as one JSON text. The client parses it in C; a reply may be parsed by Python.
 --
 -- KEYS   the stream
--- ARGV   the first id, how many at most
--- Output JSON: for each entry its id, and an object of its fields; "{}" where there is none
+-- ARGV   the first id, the most entries
+-- Output JSON: for each entry its id, and an object of its fields; "{}" if there is none
 --
--- Entries of more than a megabyte together are enough, however few they are: all of them are in
--- memory here, in the reply and in one transaction. There are two at least, or nobody would get on.
+-- Stops after more than a megabyte: all of it is in memory here, in the reply and in one transaction.
+-- Returns at least two entries, if there are: the first is the one at the position.
 
 local SOME, ENOUGH = 50, 1024 * 1024
 

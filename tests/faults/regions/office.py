@@ -71,7 +71,7 @@ def fence(world: World, region: str) -> dict[str, Any]:
         except CommandError as error:
             # Somebody is away, or its own exchangers are just publishing.
             away += 1
-            if "cannot be asked" not in str(error) or away > MOST:
+            if "can't answer" not in str(error) or away > MOST:
                 raise
             close_old_connections()
             time.sleep(0.1)
