@@ -90,7 +90,7 @@ def says_nothing(connection: socket.socket, over: Event) -> None:
         (hangs, "timed out"),
         (hangs_within_its_answer, "timed out"),
         (drips, "not whole after 1 s"),
-        (cuts, "ends before its end"),
+        (cuts, "ends too early"),
         (cuts_a_chunk, "IncompleteRead"),
         (babbles, "what"),
         (says_nothing, "without response"),

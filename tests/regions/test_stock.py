@@ -112,7 +112,7 @@ class TestTransfers:
             EU.send("stock:x", 0, US)
         with pytest.raises(InvalidDelta, match="above zero"):
             EU.send("stock:x", -3, US)
-        with pytest.raises(UnsupportedRegions, match="Other regions: us"):
+        with pytest.raises(UnsupportedRegions, match="It has: us"):
             EU.send("stock:x", 3, EU)
         with pytest.raises(UnsupportedRegions, match="FLOOR"):
             EU.send("likes:x", 3, US)

@@ -42,8 +42,8 @@ class Holds(Feature):
     def keeps_rows(self, field: BaseCounterField) -> bool:
         """Return whether open holds of a deleted record could come back to another one.
 
-        A field without a floor rarely has holds. A signal for it isn't worth its price, because
-        Django then loads all rows that a queryset deletes, unless another record can get the key.
+        With a signal, Django loads all rows that a queryset deletes. A field without a floor rarely
+        has holds, so it only gets the signal if another record can get the same key.
         """
         from django.db.models import AutoField
 

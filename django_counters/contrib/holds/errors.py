@@ -15,7 +15,7 @@ class UnsupportedHold(CounterError, ValueError):
 class HoldLimitExceeded(CounterError):
     """{requested} of {key} can't be held: {held} of at most {limit} are held already.
 
-    Nothing was changed. ``held_per_actor`` and ``held_in_total`` limit what is held at once.
+    Nothing was changed. ``held_per_actor`` and ``held_in_total`` limit the held quantities.
 
     Attributes:
         key: the counter.
@@ -31,7 +31,7 @@ class HoldLimitExceeded(CounterError):
 
 
 class HoldMissing(CounterError, LookupError):
-    """There is no hold with the token {token!r:.80}, or it ended long ago."""
+    """The hold {token!r:.80} doesn't exist, or ended long ago."""
 
     token: object
 

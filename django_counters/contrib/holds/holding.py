@@ -358,7 +358,7 @@ def _strategy(ref: Ref) -> Strategy:
 
 
 def _at_once(ref: Ref, request: HoldRequest, delta: Delta, limits: HoldLimits) -> Hold | None:
-    """Hold it in one statement; return None if there is no such statement or it refuses."""
+    """Hold it in one statement; return None if the database has none, or if it refuses."""
     holds = store(ref.using)
     is_limited = limits.per_actor is not None or limits.in_total is not None
     if ref.owner or not holds.at_once or delta.effects or is_limited:

@@ -125,7 +125,7 @@ def _lines(done: Fenced) -> Iterator[str]:
     yield f"{done.entries} entries came back, {done.amount:+} together."
     for name, heard in done.heard.items():
         since = f"{heard:%Y-%m-%d %H:%M:%S}" if heard else "the beginning"
-        yield f"{name} has nothing that was counted here between {since} and the restore."
+        yield f"{name} has no counts of this region between {since} and the restore."
     if done.frozen:
         yield (
             f"{done.frozen} stocks of {done.stock} together are 0 now: "

@@ -164,7 +164,7 @@ def _secret_problems(*, needed: bool) -> Iterator[str]:
 def regional_problems(
     name: str, declared: Mapping[Any, Any], against: Mapping[str, str]
 ) -> Iterator[str]:
-    """Say what ``REGIONAL`` cannot stand beside; ``against``: options of projections, and why."""
+    """Yield the problems of ``REGIONAL`` and ``TOP_UP``; ``against``: {excluded option: reason}."""
     if declared.get("REGIONAL") is not True:
         if declared.get("TOP_UP") is not None:
             yield "TOP_UP needs REGIONAL: stock comes from another region."

@@ -22,7 +22,7 @@ class RegionAway(CounterError, OperationalError):
 
 
 class UnsupportedRegions(CounterError, ValueError):
-    """{key} can't be used like that: {reason}."""
+    """{key} can't be used over regions: {reason}."""
 
     key: str
     reason: str

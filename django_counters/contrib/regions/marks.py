@@ -55,6 +55,6 @@ def living(region: str, using: str) -> tuple[int, str] | None:
 
 
 def is_ahead(known: Marks, last: int, mark: Mark) -> bool:
-    """Return whether a peer has more than the region itself: then the region was restored."""
+    """Return whether a peer has newer marks of a region than itself: then it was restored."""
     there = known.get(last, Mark())
     return max(known, default=0) > last or there.seen > mark.seen or there.timeline == CLOSED

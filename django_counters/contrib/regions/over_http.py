@@ -162,7 +162,7 @@ def _read(response: HTTPResponse) -> bytes:
     if len(body) > LARGEST_ANSWER:
         raise HTTPException(f"it has more than {LARGEST_ANSWER} bytes")
     if response.length:
-        raise HTTPException("it ends before its end")
+        raise HTTPException("it ends too early")
     return body
 
 

@@ -125,7 +125,7 @@ class Regional:
         declared = regions()
         known = (declared.own, *declared.peers)
         if self.region not in known and not self._was_there():
-            reason = f"the region {self.region!r} doesn't exist. Known regions: {', '.join(known)}"
+            reason = f"the region {self.region!r} is unknown. Known regions: {', '.join(known)}"
             raise UnsupportedRegions(key=", ".join(names), reason=reason)
         return self.region == declared.own
 

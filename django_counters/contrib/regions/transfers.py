@@ -63,7 +63,7 @@ def stocks() -> Iterator[tuple[str, str]]:
 
 
 def there_is_stock() -> bool:
-    """Return whether any namespace has a stock in each region."""
+    """Return whether any namespace declares a stock for each region."""
     return any(stocks())
 
 
@@ -325,7 +325,7 @@ def _declared(key: str, to: str) -> Regions:
     declared = regions()
     if to not in declared.peers:
         known = ", ".join(declared.peers) or "none"
-        reason = f"the other region {to!r} doesn't exist. Other regions: {known}"
+        reason = f"COUNTERS_REGIONS has no region {to!r}. It has: {known}"
         raise UnsupportedRegions(key=key, reason=reason)
     return declared
 

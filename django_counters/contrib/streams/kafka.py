@@ -100,7 +100,7 @@ def problems(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def parts(values: Mapping[str, Any]) -> tuple[str, ...]:  # noqa: ARG001
-    """Return none: the brokers have the partitions."""
+    """Return no parts: only the brokers have the list of partitions."""
     return ()
 
 

@@ -40,7 +40,7 @@ def outlet_to(name: str) -> Outlet:
     """
     declared = streams()
     if name not in declared:
-        raise InvalidConfiguration(problem=f"there is no stream {name!r} in COUNTERS_STREAMS.")
+        raise InvalidConfiguration(problem=f"COUNTERS_STREAMS has no stream {name!r}.")
     stream = declared[name]
     if stream.backend == "kafka":
         return _to_kafka(stream)

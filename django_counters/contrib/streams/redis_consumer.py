@@ -172,7 +172,7 @@ class RedisConsumer(PageConsumer):
             self._portion.refuse(fresh, error)
 
     def _vanished(self, part: str, position: str, entries: Sequence[Message]) -> list[str]:
-        """Record that entries are missing that perhaps weren't counted."""
+        """Record missing entries that may not have been counted."""
         if not position or entries[0].offset == position:
             return []
         return [write_lost(part, position, entries[0].offset, self._source, self._using)]
