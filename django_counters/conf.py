@@ -147,7 +147,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingProblem:
     """One thing that is wrong in ``COUNTERS``; ``code`` is the id of the check that reports it."""
 
     code: str
@@ -277,12 +277,12 @@ def _value(declared: Mapping[Any, Any], option: Option) -> Any:
     return found.get(option.name, option.default)
 
 
-def problems(setting: object) -> Iterator[Problem]:
+def problems(setting: object) -> Iterator[SettingProblem]:
     """Yield all that is wrong in the value of ``COUNTERS``."""
     if setting is None:
         return
     if not isinstance(setting, Mapping):
-        yield Problem("E001", "COUNTERS must be a dictionary of namespaces.")
+        yield SettingProblem("E001", "COUNTERS must be a dictionary of namespaces.")
         return
     for name, options in setting.items():
         yield from _name_problems(name)
@@ -291,29 +291,29 @@ def problems(setting: object) -> Iterator[Problem]:
             yield from _access_problems(str(name), options.get("API"))
             for one in features():
                 for code, message in one.namespace_problems(str(name), options):
-                    yield Problem(code, f"COUNTERS[{name!r}]: {message}")
+                    yield SettingProblem(code, f"COUNTERS[{name!r}]: {message}")
         else:
-            yield Problem("E001", f"COUNTERS[{name!r}] must be a dictionary of options.")
+            yield SettingProblem("E001", f"COUNTERS[{name!r}] must be a dictionary of options.")
 
 
-def _name_problems(name: object) -> Iterator[Problem]:
+def _name_problems(name: object) -> Iterator[SettingProblem]:
     reason = why_no_key(name)
     if reason is None and ":" in str(name):
         reason = "it contains a colon"
     elif reason is None and name != DEFAULT and str(name).lower() == DEFAULT:
         reason = f"what is not declared has the policy of {DEFAULT!r}, in small letters"
     if reason:
-        yield Problem("E002", f"{name!r} cannot be a namespace: {reason}.")
+        yield SettingProblem("E002", f"{name!r} cannot be a namespace: {reason}.")
 
 
-def _unknown_option(where: str, name: object, known: tuple[str, ...]) -> Problem:
+def _unknown_option(where: str, name: object, known: tuple[str, ...]) -> SettingProblem:
     small = str(name).lower()
     if app := absent_option(small):
-        return Problem("E062", f"{where}: {small.upper()} needs {app} in INSTALLED_APPS.")
+        return SettingProblem("E062", f"{where}: {small.upper()} needs {app} in INSTALLED_APPS.")
     of_strategies = (option for one in strategies().values() for option in one.namespaces or ())
     is_within = small in (option.name for option in of_strategies)
     guess = f" Write {small!r} within OPTIONS." if is_within else did_you_mean(name, known)
-    return Problem("E003", f"{where} has an unknown option {name!r}.{guess}")
+    return SettingProblem("E003", f"{where} has an unknown option {name!r}.{guess}")
 
 
 def absent_option(name: str, *, of_field: bool = False) -> str:
@@ -327,7 +327,7 @@ def absent_option(name: str, *, of_field: bool = False) -> str:
     return absent_app(has)
 
 
-def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Problem]:
+def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[SettingProblem]:
     known = tuple(option.name for option in namespace_options())
     for name in declared:
         if name not in known:
@@ -337,9 +337,9 @@ def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[Proble
         yield from _strategy_problems(where, strategies()[strategy], declared)
     else:
         guess = other_strategy(strategy, strategies())
-        yield Problem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
+        yield SettingProblem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
     for code, message in _value_problems(declared):
-        yield Problem(code, f"{where}: {message}")
+        yield SettingProblem(code, f"{where}: {message}")
 
 
 def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
@@ -385,54 +385,58 @@ def _given(declared: Mapping[Any, Any]) -> dict[str, Any]:
     return {option.key: _value(declared, option) for option in _projected()}
 
 
-def _access_problems(name: str, declared: object) -> Iterator[Problem]:
+def _access_problems(name: str, declared: object) -> Iterator[SettingProblem]:
     """The problems of who may reach the counters over HTTP."""
     where = f"COUNTERS[{name!r}]"
     for message in access_problems(declared):
-        yield Problem("E026", f"{where}: {message}")
+        yield SettingProblem("E026", f"{where}: {message}")
     if declared is not None and name == DEFAULT:
         problem = "API is for declared namespaces: others cannot be reached."
-        yield Problem("E026", f"{where}: {problem}")
+        yield SettingProblem("E026", f"{where}: {problem}")
     if declared is not None and name in (CREATED, AUDITED, UPKEEP):
         problem = "API cannot be there: it would let others change what the app keeps for itself."
-        yield Problem("E026", f"{where}: {problem}")
+        yield SettingProblem("E026", f"{where}: {problem}")
 
 
 def _strategy_problems(
     where: str, strategy: Declaration, declared: Mapping[Any, Any]
-) -> Iterator[Problem]:
+) -> Iterator[SettingProblem]:
     """The problems of the options of a strategy, and the limits of that strategy."""
     if not isinstance(declared.get("OPTIONS", {}), Mapping):
-        yield Problem("E008", f"{where}['OPTIONS'] must be a dictionary.")
+        yield SettingProblem("E008", f"{where}['OPTIONS'] must be a dictionary.")
         return
     yield from _foreign_options(where, strategy, declared)
     for option in strategy.namespaces or ():
         for message in option.problems(_value(declared, option)):
-            yield Problem("E019" if option.name.isupper() else "E008", f"{where}: {message}")
+            yield SettingProblem("E019" if option.name.isupper() else "E008", f"{where}: {message}")
     name = strategy.name
     bounds = _bounds(declared)
     for message in unheld(strategy, bounds, strategies()):
-        yield Problem("E009", f"{where}: {message}")
+        yield SettingProblem("E009", f"{where}: {message}")
     given = _given(declared)
     for code, message in conflicts(strategy, bounds, {**declared.get("OPTIONS", {}), **given}):
-        yield Problem(code, f"{where}: {message}")
+        yield SettingProblem(code, f"{where}: {message}")
     if strategy.can.entries and declared.get("HISTORY") is not None:
-        yield Problem("E025", f"{where}: HISTORY is not for {name}: entries are a history already.")
+        yield SettingProblem(
+            "E025", f"{where}: HISTORY is not for {name}: entries are a history already."
+        )
 
 
 def _foreign_options(
     where: str, strategy: Declaration, declared: Mapping[Any, Any]
-) -> Iterator[Problem]:
+) -> Iterator[SettingProblem]:
     """Options that a strategy does not have."""
     name, own = strategy.name, tuple(option.name for option in strategy.namespaces or ())
     small = tuple(option for option in own if not option.isupper())
     for option in declared.get("OPTIONS", {}):
         if option not in small:
             guess = did_you_mean(option, small)
-            yield Problem("E008", f"{where}: {name} has no option {option!r}.{guess}")
+            yield SettingProblem("E008", f"{where}: {name} has no option {option!r}.{guess}")
     for option, owner in owners().items():
         if option in declared and option not in own:
-            yield Problem("E019", f"{where}: {option} is for {owner} counters, not for {name}.")
+            yield SettingProblem(
+                "E019", f"{where}: {option} is for {owner} counters, not for {name}."
+            )
 
 
 def other_strategy(word: object, known: Mapping[str, Declaration]) -> str:

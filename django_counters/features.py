@@ -475,7 +475,7 @@ class Feature:
     # The API.
 
     #: The dotted path of a module with ``urlpatterns``, which `django_counters.rest.urls` includes,
-    #: and perhaps ``PROBLEMS``, a mapping of errors to `rest.problems.Kind`.
+    #: and perhaps ``PROBLEMS``, a mapping of errors to `rest.problems.ProblemKind`.
     rest: str = ""
 
     #: Actions of the API that namespaces and ``expose()`` can permit, and the Django permission

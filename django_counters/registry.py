@@ -17,7 +17,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import features
 from django_counters.stores.base import DeltasStore
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.keys import Slots, space_of
+from django_counters.stores.redis.keys import SlotKeys, space_of
 from django_counters.stores.sql import identity
 from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.batches import SqlBatches
@@ -251,14 +251,14 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
         raise InvalidConfiguration(problem=problem) from None
     place, known, space = cache.rpartition("#")
     if known and _SPACE.fullmatch(space):
-        return RedisPending(address_of(place, {"timeout": timeout}), Slots(using, space), cache)
+        return RedisPending(address_of(place, {"timeout": timeout}), SlotKeys(using, space), cache)
     address = address_of(cache, {"timeout": timeout})
     return RedisPending(address, slots_of(using, address.prefix))
 
 
-def slots_of(using: str, prefix: str) -> Slots:
+def slots_of(using: str, prefix: str) -> SlotKeys:
     """The keys of the amount that waits for a database, in a cache with a prefix."""
-    return Slots(using, space_of(part_of(using), prefix))
+    return SlotKeys(using, space_of(part_of(using), prefix))
 
 
 def _deltas(using: str) -> DeltasStore:

@@ -121,7 +121,7 @@ class Claim(NamedTuple):
     time: timedelta | None = None
 
 
-class Taken(NamedTuple):
+class OnceResult(NamedTuple):
     """What became of a change that counts once: whether it counted, and the value."""
 
     counted: bool

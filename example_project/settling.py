@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from django_counters.intake.flush import Report, flush
+from django_counters.intake.flush import FlushReport, flush
 
 # A worker that was killed may hold rows until the database has noticed (seconds).
 PATIENCE = 30.0
@@ -29,14 +29,14 @@ def settle(patience: float = PATIENCE) -> list[str]:
         time.sleep(0.2)
 
 
-def _passing(report: Report) -> Iterator[str]:
+def _passing(report: FlushReport) -> Iterator[str]:
     for source, reason in report.away.items():
         yield f"the flush: {source} cannot be reached: {reason}"
     for source in report.busy:
         yield f"the flush: others hold what {source} has to change"
 
 
-def _lasting(report: Report) -> Iterator[str]:
+def _lasting(report: FlushReport) -> Iterator[str]:
     for counter, by in report.quarantined.items():
         yield f"the flush: {by} of {counter} could not be landed"
     for incident in report.incidents:

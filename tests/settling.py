@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db import connections
 
-from django_counters.upkeep.rollup import Report, rollup
+from django_counters.upkeep.rollup import RollupReport, rollup
 
 PATIENCE = 120
 XMIN = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 
 
-def roll_up(using: str = "default", **options: Any) -> Report:
+def roll_up(using: str = "default", **options: Any) -> RollupReport:
     """Roll up as soon as every transaction has ended that is older than the last entry.
 
     Transactions of other databases of the server count, too: those of tests beside this one, and

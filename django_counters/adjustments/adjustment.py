@@ -30,7 +30,7 @@ from django_counters.projections.top import with_ranks
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
-from django_counters.stores.sql.cells import Part
+from django_counters.stores.sql.cells import CellPart
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Capabilities
@@ -384,7 +384,7 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     amount at the moment when the value was read.
     """
     measure = ref.measure
-    parts: list[Part] = []
+    parts: list[CellPart] = []
     stored = registry.measures(ref.using).find(measure.name) if measure else None
     actors = _forget_rows(ref, ["CounterActor"])["CounterActor"] if measure and measure.once else 0
     outside: Outside | None = None

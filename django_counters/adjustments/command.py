@@ -29,7 +29,7 @@ _MOST_SHOWN = 20
 _KNOWN = ("counter", "field", "to", "by")
 
 
-class Table(NamedTuple):
+class AdjustmentFile(NamedTuple):
     """The numbers of a file by counter, and whether they are values or changes."""
 
     how: str
@@ -125,7 +125,7 @@ def _as_text(report: AdjustedMany) -> str:
     return "\n".join([*lines, "; ".join(part for part in parts if part)])
 
 
-def _table(source: Path, field: str, using: str) -> Table:
+def _table(source: Path, field: str, using: str) -> AdjustmentFile:
     try:
         content = source.read_bytes()
         lines = io.StringIO(content.decode("utf-8-sig"), newline="")
@@ -142,7 +142,7 @@ def _table(source: Path, field: str, using: str) -> Table:
             raise CommandError(f"{source}, line {number}: {ref.label} is in the file twice.")
         amounts[ref] = amount
     name = f"{source.name[: CASE_LENGTH - 13]} {hashlib.sha256(content).hexdigest()[:12]}"
-    return Table(how, amounts, name)
+    return AdjustmentFile(how, amounts, name)
 
 
 def _how(source: Path, head: list[str]) -> str:

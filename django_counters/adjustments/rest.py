@@ -37,7 +37,7 @@ from django_counters.rest.bodies import (
 from django_counters.rest.exposed import Exposed, exposed_as, labels_of
 from django_counters.rest.listing import HEADERS, no_cursor, text_of, url_after
 from django_counters.rest.permissions import MayAdjust, MayApprove
-from django_counters.rest.problems import Refused
+from django_counters.rest.problems import ApiError
 from django_counters.rest.targets import Target, access_to, targets_of
 from django_counters.rest.values import Text, Value, WholeNumber, Word
 from django_counters.rest.views import change_body
@@ -336,7 +336,7 @@ class DecideView(SeenView):
         if not self.decides(target):
             raise drf.PermissionDenied
         if approval.requester_of(row).is_same(self.me):
-            raise Refused(403, "own-request", "Another person must decide on it.")
+            raise ApiError(403, "own-request", "Another person must decide on it.")
         return row, target
 
 

@@ -46,7 +46,7 @@ from django_counters.admin.readonly import (
     row_url,
 )
 from django_counters.admin.refusals import said
-from django_counters.admin.subjects import Seen, is_gone, seen, visible
+from django_counters.admin.subjects import VisibleCounter, is_gone, seen, visible
 from django_counters.exceptions import CounterError, RecordMissing
 from django_counters.features import OnPage, Panel, features
 from django_counters.measure import Measure
@@ -71,7 +71,11 @@ class AdjustingMixin(ReadOnlyAdmin):
     Each step checks the permission.
     """
 
-    def has_adjust_permission(self, request: HttpRequest, counter: Seen | None = None) -> bool:  # noqa: ARG002
+    def has_adjust_permission(
+        self,
+        request: HttpRequest,
+        counter: VisibleCounter | None = None,  # noqa: ARG002
+    ) -> bool:
         """Return whether the user may adjust counters, or this counter, which they may view."""
         return request.user.has_perm("django_counters.adjust_counter")
 
@@ -87,7 +91,7 @@ class AdjustingMixin(ReadOnlyAdmin):
         """Show the form or its preview, or adjust."""
         return _Steps(self, request, self.adjustable(request)).answer()
 
-    def adjustable(self, request: HttpRequest) -> Seen:
+    def adjustable(self, request: HttpRequest) -> VisibleCounter:
         """Return the counter in the address.
 
         Raises:
@@ -106,7 +110,7 @@ class AdjustingMixin(ReadOnlyAdmin):
 class _Steps:
     """One request of a user who may adjust the counter."""
 
-    def __init__(self, page: AdjustingMixin, request: HttpRequest, counter: Seen) -> None:
+    def __init__(self, page: AdjustingMixin, request: HttpRequest, counter: VisibleCounter) -> None:
         self.site = page.admin_site
         self.opts = page.opts
         self.request = request
@@ -547,7 +551,7 @@ class RequestAdmin(ReadOnlyAdmin):
             context |= _foreseen(counter, waiting)
         return {**context, "reject_form": RejectForm()}
 
-    def _counter(self, request: HttpRequest, waiting: Any) -> Seen:
+    def _counter(self, request: HttpRequest, waiting: Any) -> VisibleCounter:
         return seen(self.admin_site, request, waiting.field, waiting.key)
 
     def _is_own(self, request: HttpRequest, waiting: Any) -> bool:
@@ -581,7 +585,7 @@ class _Incomplete(Exception):
     """The form isn't complete."""
 
 
-def _foreseen(counter: Seen, waiting: Any) -> dict[str, Any]:
+def _foreseen(counter: VisibleCounter, waiting: Any) -> dict[str, Any]:
     try:
         effect = preview(
             counter.subject,

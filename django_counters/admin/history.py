@@ -23,7 +23,7 @@ from django_counters.read.chart import (
     OTHERS,
     WITHOUT,
     Chart,
-    Row,
+    TagRow,
     charted,
     periods_of,
     tags_of,
@@ -67,7 +67,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LegendEntry:
     """A line of the legend, which is a column of the table."""
 
     name: str
@@ -145,18 +145,18 @@ class _Scale:
         return f"{_TOP + self.height(amount):.2f}"
 
 
-def _entry(number: int, row: Row) -> Entry:
+def _entry(number: int, row: TagRow) -> LegendEntry:
     names = {
         ALL: pgettext("what was counted", "Counted"),
         OTHERS: pgettext("values of a tag", "(other)"),
         WITHOUT: pgettext("value of a tag", "(none)"),
     }
     texture = {OTHERS: _OF_OTHERS, WITHOUT: _OF_WITHOUT}.get(row.kind, number)
-    return Entry(names.get(row.kind, row.name), texture, row.total)
+    return LegendEntry(names.get(row.kind, row.name), texture, row.total)
 
 
 def _segments(
-    found: Chart, entries: Sequence[Entry], labels: Sequence[str], scale: _Scale
+    found: Chart, entries: Sequence[LegendEntry], labels: Sequence[str], scale: _Scale
 ) -> Iterator[Segment]:
     """Bar after bar from the ground up; decrements, from the ground down."""
     pitch = WIDTH / max(len(labels), 1)

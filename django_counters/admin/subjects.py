@@ -19,7 +19,7 @@ from django_counters.write.change import Ref
 from django_counters.write.records import is_whole, ref_of
 
 
-class Seen(NamedTuple):
+class VisibleCounter(NamedTuple):
     """A counter that the user may see.
 
     Attributes:
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     url: str
 
 
-def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
+def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> VisibleCounter:
     """The counter that two texts name, if the user may see it, and it has no decimal places.
 
     The `ModelAdmin` of the model that ``field`` names decides, by its permission to view and its
@@ -54,7 +54,7 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Seen:
         # A misspelt name would be a new counter.
         raise Http404
     row = _row(site, request, model, subject)
-    return Seen(subject, row, row_url(site, model, row.pk))
+    return VisibleCounter(subject, row, row_url(site, model, row.pk))
 
 
 def _is_counted(subject: Ref) -> bool:

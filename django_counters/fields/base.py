@@ -34,13 +34,13 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import slots
 from django_counters.strategies import slotted
 from django_counters.strategies.declaring import MAX_AGE, Recipe
-from django_counters.tables.total import Assigned, Loaded, TotalField
+from django_counters.tables.total import AssignedNumber, Loaded, TotalField
 from django_counters.tokens import optional_token
 from django_counters.types import INT8, Bounds, Reading
 from django_counters.values import Result
 from django_counters.write.change import Change, Ref
 from django_counters.write.pipeline import change
-from django_counters.write.records import Place, check_record_id
+from django_counters.write.records import CounterColumn, check_record_id
 
 if TYPE_CHECKING:
     from django.forms import Field as FormField
@@ -146,7 +146,7 @@ class BaseCounterField(TotalField):
             # The actors stay with the record that they have counted.
             value = model_instance.__dict__[self.attname] = 0
         kept = model_instance.__dict__.get(self.attname)
-        if isinstance(kept, Assigned) or not isinstance(kept, int):
+        if isinstance(kept, AssignedNumber) or not isinstance(kept, int):
             # Its row never had this number or text, so a copy can't have it either.
             copied = False
         if not copied and not self.bounds.hold(value):
@@ -246,15 +246,15 @@ class BaseCounterField(TotalField):
             check_record_id(stored)
         return stored
 
-    def place(self) -> Place:
+    def place(self) -> CounterColumn:
         """Where the totals stand, for those who count in slots."""
         slots = slotted.DECLARED if self.recipe.can.slots else slotted.ELSEWHERE
         recipe = slots.recipe(self.options, of_field=True)
-        return Place(self.table, recipe, self.bounds, self.measure)
+        return CounterColumn(self.table, recipe, self.bounds, self.measure)
 
-    def declared(self) -> Place:
+    def declared(self) -> CounterColumn:
         """Where the totals stand, for those who count as the field declares it."""
-        return Place(self.table, self.recipe, self.bounds, self.measure)
+        return CounterColumn(self.table, self.recipe, self.bounds, self.measure)
 
     @cached_property
     def recipe(self) -> Recipe:

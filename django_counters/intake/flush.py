@@ -17,7 +17,7 @@ from django_counters.intake.redis_generations import Generations, Step
 from django_counters.registry import registry
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.identity import identity_of
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.upkeep.sources import sources
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LARGEST = 20_000
 
 
 @dataclass
-class Report:
+class FlushReport:
     """The result of a flush.
 
     Attributes:
@@ -70,7 +70,7 @@ def flush(
     adopt: bool = False,
     largest: int = LARGEST,
     step: Step = lambda name: None,  # noqa: ARG005
-) -> Report:
+) -> FlushReport:
     """Land all increments that waited in Redis when it began, in transactions of its own.
 
     Any number of these can run at once, be repeated, or die at any moment: a generation of
@@ -91,7 +91,7 @@ def flush(
         InvalidConfiguration: a cache of cached counters is not a Redis.
         RuntimeError: the caller has a transaction.
     """
-    report, began = Report(), time.monotonic()
+    report, began = FlushReport(), time.monotonic()
     with registry.batches(using).landing():
         # In a caller's transaction, or without the database, it ends here: nothing is sealed yet.
         pass
@@ -112,14 +112,16 @@ def flush(
             report.away[pending.name] = error.reason
         except LandingRefused as error:
             report.away[pending.name] = str(error)
-        except Busy:
+        except PartitionBusy:
             report.busy.append(pending.name)
     seconds = time.monotonic() - began
-    upkeep_done.tell(Report, work="flush", using=using, seconds=seconds, report=report)
+    upkeep_done.tell(FlushReport, work="flush", using=using, seconds=seconds, report=report)
     return report
 
 
-def _flush(pending: RedisPending, using: str, report: Report, largest: int, step: Step) -> None:
+def _flush(
+    pending: RedisPending, using: str, report: FlushReport, largest: int, step: Step
+) -> None:
     for landed in Generations(pending, using, step).flush(largest):
         report.add(landed)
 

@@ -92,7 +92,7 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
             has an id and positions; two of its positions are of one part, or one goes nowhere.
     """
     _check(parcel)
-    landing = Landing(using, parcel.source)
+    landing = ParcelLanding(using, parcel.source)
     with landing.begun([parcel]):
         return landing.land([parcel])
 
@@ -118,7 +118,7 @@ class _NotNew(Exception):
     """Some of the tokens of a page were used before."""
 
 
-class Landing:
+class ParcelLanding:
     """Lands parcels of one source in one database. ``source``: what people call it."""
 
     def __init__(self, using: str, source: str) -> None:

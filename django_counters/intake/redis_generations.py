@@ -10,16 +10,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django_counters.features import features
-from django_counters.intake.land import Landing, Sums, sums_of
+from django_counters.intake.land import ParcelLanding, Sums, sums_of
 from django_counters.intake.landed import Landed
 from django_counters.registry import registry
-from django_counters.stores.base import Parcel, Seen
+from django_counters.stores.base import Parcel, SlotState
 from django_counters.stores.sql.batches import SqlBatches, record
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.tables import CounterIncident
 
 if TYPE_CHECKING:
-    from django_counters.stores.redis.pending import Cut, RedisPending, Sealed
+    from django_counters.stores.redis.pending import Cut, RedisPending, SealedGeneration
 
 
 _T = TypeVar("_T")
@@ -57,7 +57,7 @@ class Judgement:
         )
 
 
-def judge(before: Mapping[int, Seen], cuts: Sequence[Cut], batches: SqlBatches) -> Judgement:
+def judge(before: Mapping[int, SlotState], cuts: Sequence[Cut], batches: SqlBatches) -> Judgement:
     """Compare what is there with what was there.
 
     ``before`` has to be read before the cuts are made: a generation of that time is still there,
@@ -111,7 +111,7 @@ def write(judgement: Judgement, pending: RedisPending, using: str) -> tuple[list
     return told, set(lost)
 
 
-def _missing(seen: Seen | None, links: Mapping[str, str]) -> set[str]:
+def _missing(seen: SlotState | None, links: Mapping[str, str]) -> set[str]:
     """Generations that were there and are not: lost, unless they have landed.
 
     Each one names the one before it (``links``), so that one in the middle cannot vanish unnoticed.
@@ -149,15 +149,15 @@ def _only(slots: Collection[int], by_slot: Mapping[int, _T]) -> dict[int, _T]:
 Step = Callable[[str], None]
 
 
-class Part(NamedTuple):
+class GenerationBatch(NamedTuple):
     """Generations that are landed in one transaction.
 
     ``held``: the generations that were read; ``vanished`` could not be. ``sums`` are those of all
     that is held.
     """
 
-    held: Mapping[Sealed, Parcel]
-    vanished: frozenset[Sealed]
+    held: Mapping[SealedGeneration, Parcel]
+    vanished: frozenset[SealedGeneration]
     sums: Sums
 
 
@@ -171,7 +171,7 @@ class Generations:
         self._batches = registry.batches(using)
         # Before anything is read.
         self._began = _landings(using)
-        self._landing = Landing(using, pending.name)
+        self._landing = ParcelLanding(using, pending.name)
 
     def flush(self, largest: int) -> Iterator[Landed]:
         """Land all that is there; what became of each part, before it is acknowledged.
@@ -211,7 +211,7 @@ class Generations:
         handed.remove(forgotten, lost)
         self._step("acknowledged")
 
-    def commit(self, part: Part, judgement: Judgement) -> tuple[Landed, set[int]]:
+    def commit(self, part: GenerationBatch, judgement: Judgement) -> tuple[Landed, set[int]]:
         """Land a part and write down what was found, in one transaction; slots that lost some.
 
         Raises:
@@ -222,13 +222,13 @@ class Generations:
         with self._landing.begun(parcels):
             # A pooler may go on with a server that was put back.
             if _landings(self._using) != self._began:
-                raise Busy
+                raise PartitionBusy
             told, lost = write(judgement, self._pending, self._using)
             landed = self._landing.land(parcels, part.sums)
         landed.incidents += told
         return landed, lost
 
-    def _vanished(self, unread: Collection[Sealed]) -> dict[int, list[str]]:
+    def _vanished(self, unread: Collection[SealedGeneration]) -> dict[int, list[str]]:
         """Generations that were there and could not be read, unless others have landed them."""
         lost: dict[int, list[str]] = {}
         landed = self._batches.known([one.generation for one in unread]) if unread else set()
@@ -238,7 +238,7 @@ class Generations:
         return lost
 
 
-def _ends(parts: Sequence[Sequence[Sealed]], slots: int) -> list[set[int]]:
+def _ends(parts: Sequence[Sequence[SealedGeneration]], slots: int) -> list[set[int]]:
     """The slots that are done with each part: not before all of a slot has landed is it judged."""
     last = {one.slot: at for at, part in enumerate(parts) for one in part}
     return [{s for s in range(slots) if last.get(s, 0) == at} for at in range(len(parts))]
@@ -253,22 +253,27 @@ class Handover:
     """
 
     def __init__(
-        self, pending: RedisPending, groups: Sequence[Sequence[Sealed]], beside: ThreadPoolExecutor
+        self,
+        pending: RedisPending,
+        groups: Sequence[Sequence[SealedGeneration]],
+        beside: ThreadPoolExecutor,
     ) -> None:
         self._pending = pending
         self._groups = groups
         self._beside = beside
-        self._next: Future[Part] | None = None
+        self._next: Future[GenerationBatch] | None = None
         self._removed: Future[None] | None = None
 
-    def take(self, at: int) -> Part:
+    def take(self, at: int) -> GenerationBatch:
         """One part, in order; the one after it is read from now on."""
         part = self._read(at) if self._next is None else self._next.result()
         more = at + 1 < len(self._groups)
         self._next = self._beside.submit(self._read, at + 1) if more else None
         return part
 
-    def remove(self, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int]) -> None:
+    def remove(
+        self, landed: Mapping[SealedGeneration, Sequence[str]], lost: Collection[int]
+    ) -> None:
         """Remove what has landed, while the next part is landed if there is one.
 
         Totals that Redis knows in slots that have ``lost`` something are forgotten.
@@ -289,14 +294,16 @@ class Handover:
             self._removed.result()
             self._removed = None
 
-    def _read(self, at: int) -> Part:
+    def _read(self, at: int) -> GenerationBatch:
         read = {one: self._pending.parcel(one) for one in self._groups[at]}
         held = {one: parcel for one, parcel in read.items() if parcel is not None}
-        return Part(held, frozenset(read.keys() - held.keys()), sums_of(held.values()))
+        return GenerationBatch(held, frozenset(read.keys() - held.keys()), sums_of(held.values()))
 
 
 @contextmanager
-def _handover(pending: RedisPending, groups: Sequence[Sequence[Sealed]]) -> Iterator[Handover]:
+def _handover(
+    pending: RedisPending, groups: Sequence[Sequence[SealedGeneration]]
+) -> Iterator[Handover]:
     """Hand over parts; at the end of the block all that was to be removed is."""
     with ThreadPoolExecutor(1, "django_counters_flush") as beside:
         parts = Handover(pending, groups, beside)
@@ -304,9 +311,9 @@ def _handover(pending: RedisPending, groups: Sequence[Sequence[Sealed]]) -> Iter
         parts.end()
 
 
-def _groups(sealed: Sequence[Sealed], largest: int) -> Iterator[list[Sealed]]:
+def _groups(sealed: Sequence[SealedGeneration], largest: int) -> Iterator[list[SealedGeneration]]:
     """Generations for one transaction each, none with more than so many counters if possible."""
-    group: list[Sealed] = []
+    group: list[SealedGeneration] = []
     for one in sealed:
         if group and sum(s.fields for s in group) + one.fields > largest:
             yield group

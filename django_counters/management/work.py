@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from django_counters.features import Done
-from django_counters.intake.flush import Report as Flushed
+from django_counters.intake.flush import FlushReport as Flushed
 from django_counters.intake.flush import flush as land
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.prune import prune_all

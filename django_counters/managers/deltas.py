@@ -11,7 +11,7 @@ from django.db import models
 
 from django_counters import clock
 from django_counters.projections.event import Tags, Who, event_of
-from django_counters.stores.sql.following import Passed, Place, SqlFollowing
+from django_counters.stores.sql.following import LedgerPosition, Passed, SqlFollowing
 from django_counters.tables.delta import DeltaColumns
 from django_counters.tokens import Token, moment_of
 from django_counters.twins import twin
@@ -126,11 +126,11 @@ class DeltaManager(_RowsManager[_Row]):
         if most < 1:
             raise ValueError("A page has one entry at least.")
         following = SqlFollowing(using or self.db)
-        place = Place.of(position) if position else following.begin()
+        place = LedgerPosition.of(position) if position else following.begin()
         found = following.page(place, most)
         if found:
             last = found[-1]
-            place = Place(place.fence, last.xid, last.seq, last.token)
+            place = LedgerPosition(place.fence, last.xid, last.seq, last.token)
         return LedgerPage(tuple(self._passed(one, using) for one in found), str(place))
 
     def end(self, *, using: str | None = None) -> str:

@@ -30,7 +30,7 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
-from django_counters.upkeep.sources import Source
+from django_counters.upkeep.sources import RedisSource
 
 # The facts that findings are about.
 NEEDED = (
@@ -218,7 +218,7 @@ def _of_redis(redis: Redis) -> Iterator[Finding]:
             yield _says_more(redis.name, "cached", message, "manage.py check --deploy")
 
 
-def _lost(source: Source) -> Finding:
+def _lost(source: RedisSource) -> Finding:
     if source.is_declared:
         return _says_more(source.name, "cached", source.problem, "manage.py check")
     gone = _("it was counted in, and cannot be found to flush it: %(problem)s")

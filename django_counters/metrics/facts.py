@@ -25,14 +25,14 @@ from django_counters.exceptions import CounterError, CounterUnavailable, Outcome
 from django_counters.features import Feature, Finding, GaugeValue, attempted
 from django_counters.read.values import values_of
 from django_counters.registry import registry
-from django_counters.stores.redis.commands import Refused
+from django_counters.stores.redis.commands import ServerRefused
 from django_counters.stores.sql.identity import identity_of
 from django_counters.tables import CounterBatch, CounterIncident, CounterMember
 from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of
 from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.places import Stranger, places, strangers
-from django_counters.upkeep.sources import Source, known
+from django_counters.upkeep.sources import RedisSource, known
 
 if TYPE_CHECKING:
     from django_counters.stores.redis.pending import RedisPending
@@ -44,7 +44,7 @@ OLDEST_REDIS = (6, 2)
 # A working flush or rollup comes far earlier.
 LATE = timedelta(minutes=10)
 # The errors of a server that gives no answer.
-UNANSWERED = (CounterUnavailable, OutcomeUnknown, Refused)
+UNANSWERED = (CounterUnavailable, OutcomeUnknown, ServerRefused)
 # Minutes.
 PERIODS = (10, 60)
 # A rate counts no more entries, to be quick on a busy site.
@@ -118,7 +118,7 @@ class Redis:
         breaker: the worst breaker of its servers in this process; None before the first call.
     """
 
-    source: Source
+    source: RedisSource
     problem: str = ""
     generations: int | None = None
     counters: int = 0
@@ -153,7 +153,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class InflowRate:
     """How much came in over the last minutes.
 
     Attributes:
@@ -206,8 +206,8 @@ class Facts:
     strangers: tuple[Stranger, ...] | None = None
     guard: str | None = None
     added: tuple[Finding | GaugeValue, ...] | None = None
-    landed: tuple[Rate, ...] | None = None
-    entries: tuple[Rate, ...] | None = None
+    landed: tuple[InflowRate, ...] | None = None
+    entries: tuple[InflowRate, ...] | None = None
     away: tuple[Away, ...] = ()
 
     @property
@@ -440,7 +440,7 @@ def _guard(using: str) -> str:
     return "" if found == guard.wanted_state(using) else found
 
 
-def _landed(using: str) -> tuple[Rate, ...]:
+def _landed(using: str) -> tuple[InflowRate, ...]:
     """Return the rate of increments that were flushed from Redis."""
     since = {minutes: clock.now() - timedelta(minutes=minutes) for minutes in PERIODS}
     rows = CounterBatch._base_manager.using(using).filter(applied_at__gt=min(since.values()))
@@ -450,15 +450,15 @@ def _landed(using: str) -> tuple[Rate, ...]:
             for minutes, moment in since.items()
         }
     )
-    return tuple(Rate(minutes, int(sums[f"of_{minutes}"])) for minutes in PERIODS)
+    return tuple(InflowRate(minutes, int(sums[f"of_{minutes}"])) for minutes in PERIODS)
 
 
-def _entries(using: str) -> tuple[Rate, ...]:
+def _entries(using: str) -> tuple[InflowRate, ...]:
     """Return the rate of new ledger entries."""
     return tuple(_rate(minutes, using) for minutes in PERIODS)
 
 
-def _rate(minutes: int, using: str) -> Rate:
+def _rate(minutes: int, using: str) -> InflowRate:
     """Count by the tokens' index, which begins with their time, in the last partitions only."""
     now = clock.utc()
     since = now - timedelta(minutes=minutes)
@@ -466,7 +466,7 @@ def _rate(minutes: int, using: str) -> Rate:
     # A day more, because the column may be in any time zone.
     rows = ENTRIES.rows(using).filter(created_at__gte=clock.shown(since - _DAY), **ends)
     number = rows.order_by().values("token")[: MOST_ENTRIES + 1].count()
-    return Rate(minutes, min(number, MOST_ENTRIES), capped=number > MOST_ENTRIES)
+    return InflowRate(minutes, min(number, MOST_ENTRIES), capped=number > MOST_ENTRIES)
 
 
 def _first(moment: datetime) -> UUID:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django_counters.read.sources import Source
+from django_counters.read.sources import CellSource
 from django_counters.read.spans import Span
 
 #: The values of the tags that are asked for, in that order; None for one that was not given.
@@ -15,7 +15,7 @@ Combination = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SeriesSelection:
     """All that a series was asked for.
 
     Attributes:
@@ -26,7 +26,7 @@ class Asked:
         using: the database.
     """
 
-    source: Source
+    source: CellSource
     span: Span = field(default_factory=Span)
     where: tuple[tuple[str, frozenset[str | None]], ...] = ()
     tags: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SeriesAmounts:
     """The amount counted.
 
     Attributes:

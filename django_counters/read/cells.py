@@ -19,9 +19,17 @@ from django_counters.calendar import PERIODS
 from django_counters.exceptions import InvalidTags, UnsupportedSeries
 from django_counters.measure import OTHER, SUM, Kind, Measure
 from django_counters.projections.cells import decoded, encoded, text_of, why_no_value
-from django_counters.read.asked import Asked, Combination, Found
-from django_counters.read.sources import COUNTED, LEDGER, NONE, RECORDED, UNDECLARED, Cells, Source
-from django_counters.read.spans import Known, Plan, plan
+from django_counters.read.asked import Combination, SeriesAmounts, SeriesSelection
+from django_counters.read.sources import (
+    COUNTED,
+    LEDGER,
+    NONE,
+    RECORDED,
+    UNDECLARED,
+    Cells,
+    CellSource,
+)
+from django_counters.read.spans import Plan, StoredSpan, plan
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import Stored
 from django_counters.tables import CounterCell
@@ -35,7 +43,7 @@ _WITHOUT = {
 }
 
 
-def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
+def found(asked: SeriesSelection, using: str, *, summed: bool, each: bool) -> SeriesAmounts:
     """Sum the cells of each period.
 
     Raises:
@@ -51,10 +59,10 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
         row = amounts.setdefault((key, combination), [0] * periods)
         row[0 if start is None else number(start)] += amount
     names = asked.source.names(using, {key for key, _ in amounts}) if each else {}
-    return Found(planned.starts, amounts, names)
+    return SeriesAmounts(planned.starts, amounts, names)
 
 
-def starts(asked: Asked, using: str) -> Sequence[datetime]:
+def starts(asked: SeriesSelection, using: str) -> Sequence[datetime]:
     """Where the periods begin that are asked for, and where the last one ends: reads no cells.
 
     Raises:
@@ -65,7 +73,7 @@ def starts(asked: Asked, using: str) -> Sequence[datetime]:
 
 
 def planned_for(
-    asked: Asked, measure: Measure, kind: Kind, using: str, *, summed: bool
+    asked: SeriesSelection, measure: Measure, kind: Kind, using: str, *, summed: bool
 ) -> tuple[Stored | None, Plan]:
     """What is stored of a measure, and how it is read by the periods of a kind; see `known_of`."""
     stored, known = known_of(asked.source, measure, kind, using)
@@ -73,8 +81,8 @@ def planned_for(
 
 
 def known_of(
-    source: Source, measure: Measure, kind: Kind, using: str
-) -> tuple[Stored | None, Known]:
+    source: CellSource, measure: Measure, kind: Kind, using: str
+) -> tuple[Stored | None, StoredSpan]:
     """What is stored of a measure, and since when its periods of a kind are known."""
     stored = registry.measures(using).present(measure)
     zone = ZoneInfo(stored.zone) if stored else timezone.get_default_timezone()
@@ -84,10 +92,10 @@ def known_of(
     late = clock.utc() if is_late else None
     known = dict(stored.since if stored else ())
     since = {period: known.get(kind.known_as(period), late) for period in measure.by(kind)}
-    return stored, Known(measure._replace(per=measure.by(kind)), zone, since)
+    return stored, StoredSpan(measure._replace(per=measure.by(kind)), zone, since)
 
 
-def measured(source: Source) -> Measure:
+def measured(source: CellSource) -> Measure:
     """The declaration of counting by period and tag.
 
     Raises:
@@ -98,7 +106,7 @@ def measured(source: Source) -> Measure:
     return source.measure
 
 
-def check_tags(source: Source, names: Iterable[str]) -> tuple[str, ...]:
+def check_tags(source: CellSource, names: Iterable[str]) -> tuple[str, ...]:
     """The names of tags, each of them once.
 
     Raises:
@@ -115,7 +123,7 @@ def check_tags(source: Source, names: Iterable[str]) -> tuple[str, ...]:
     return given
 
 
-def check_values(source: Source, name: str, given: object) -> frozenset[str | None]:
+def check_values(source: CellSource, name: str, given: object) -> frozenset[str | None]:
     """The values of a tag that count, as texts; None for cells without one.
 
     Raises:
@@ -132,7 +140,12 @@ def check_values(source: Source, name: str, given: object) -> frozenset[str | No
 
 
 def _rows(
-    asked: Asked, stored: Stored | None, planned: Plan, summed: bool, each: bool, using: str
+    asked: SeriesSelection,
+    stored: Stored | None,
+    planned: Plan,
+    summed: bool,
+    each: bool,
+    using: str,
 ) -> Iterator[tuple[str, Combination, datetime | None, int]]:
     """Key, values of tags, start and sum of the cells that are asked for."""
     if stored is None:
@@ -148,7 +161,7 @@ def _rows(
         yield row[0] if each else "", values, None if summed else row[-2], row[-1]
 
 
-def combinations(asked: Asked, stored: Stored) -> Callable[[str], Combination]:
+def combinations(asked: SeriesSelection, stored: Stored) -> Callable[[str], Combination]:
     """Reads the values of the tags that are asked for out of the tags of a cell."""
 
     @cache
@@ -160,7 +173,7 @@ def combinations(asked: Asked, stored: Stored) -> Callable[[str], Combination]:
 
 
 def chosen(
-    table: type[models.Model], asked: Asked, stored: Stored, planned: Plan, using: str
+    table: type[models.Model], asked: SeriesSelection, stored: Stored, planned: Plan, using: str
 ) -> Cells:
     """The rows of a table of cells that are asked for."""
     number = PERIODS.index(planned.period) + 1

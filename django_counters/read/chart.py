@@ -34,7 +34,7 @@ _LENGTHS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TagRow:
     """The amount counted with one value of a tag.
 
     Attributes:
@@ -74,7 +74,7 @@ class Chart:
     source: str = "none"
     split: str = ""
     starts: tuple[datetime, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TagRow, ...] = ()
     values: tuple[int, ...] = ()
 
     @property
@@ -142,7 +142,7 @@ def _read(key: str, by: str, split: str, source: str, using: str | None) -> Char
     # Back from the present value: the amount counted before that time stays in it.
     now = last_total(key, using) if source == RECORDED else value_of(key, using)
     values = tuple((now or 0) - sum(amounts[place + 1 :]) for place in range(len(amounts)))
-    return Chart(key, by, source, "", starts, (Row(ALL, "", amounts),), values)
+    return Chart(key, by, source, "", starts, (TagRow(ALL, "", amounts),), values)
 
 
 def _split(key: str, by: str, split: str, asked: Series) -> Chart:
@@ -152,20 +152,20 @@ def _split(key: str, by: str, split: str, asked: Series) -> Chart:
     return Chart(key, by, COUNTED, split, starts, tuple(_rows(splits, split, len(starts))))
 
 
-def _rows(splits: Sequence[Split], tag: str, periods: int) -> list[Row]:
+def _rows(splits: Sequence[Split], tag: str, periods: int) -> list[TagRow]:
     """The largest ones apart, and the rest together."""
     apart = [one for one in splits if one.tags[tag] != OTHER][:MOST_VALUES]
     rows = [_row(one, one.tags[tag]) for one in apart]
     rest = [one.points for one in splits if one not in apart]
     if rest or not rows:
         amounts = [sum(points[place].value for points in rest) for place in range(periods)]
-        rows.append(Row(OTHERS, "", tuple(amounts)))
+        rows.append(TagRow(OTHERS, "", tuple(amounts)))
     return rows
 
 
-def _row(split: Split, value: str | None) -> Row:
+def _row(split: Split, value: str | None) -> TagRow:
     amounts = tuple(point.value for point in split.points)
-    return Row(WITHOUT if value is None else VALUE, value or "", amounts)
+    return TagRow(WITHOUT if value is None else VALUE, value or "", amounts)
 
 
 def last_known(asked: Any, by: str, read: Callable[[Any], Any] = list) -> Any:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from django_counters import clock
 from django_counters.exceptions import UnsupportedSeries
-from django_counters.read.asked import Asked, Combination, Found
+from django_counters.read.asked import Combination, SeriesAmounts, SeriesSelection
 from django_counters.read.history import refuse_dropped
 from django_counters.read.sources import UNDECLARED
 from django_counters.read.spans import within_dates
@@ -19,7 +19,7 @@ from django_counters.stores.sql.tables import NAMED
 _FIRST, _END = datetime(1970, 1, 1), datetime(9000, 1, 1)  # noqa: DTZ001
 
 
-def starts(asked: Asked, *, summed: bool) -> Sequence[datetime]:
+def starts(asked: SeriesSelection, *, summed: bool) -> Sequence[datetime]:
     """Where the periods begin, by the clocks of the current time zone; asks no database."""
     span, zone = asked.span, timezone.get_current_timezone()
     with within_dates(span):
@@ -30,7 +30,7 @@ def starts(asked: Asked, *, summed: bool) -> Sequence[datetime]:
         return span.shown(span.bounds(clock.utc()), zone)
 
 
-def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
+def found(asked: SeriesSelection, using: str, *, summed: bool, each: bool) -> SeriesAmounts:
     """Sum the entries of each period.
 
     Raises:
@@ -53,10 +53,10 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
             row[number - 1] += change
             entries[number - 1] += many
     names = {key: key for key in asked.source.keys} if each else {}
-    return Found(begun, amounts, names, entries)
+    return SeriesAmounts(begun, amounts, names, entries)
 
 
-def check(asked: Asked, since: datetime, using: str) -> None:
+def check(asked: SeriesSelection, since: datetime, using: str) -> None:
     """Refuse counters of which no entry tells what was counted since a moment.
 
     Raises:
@@ -67,6 +67,6 @@ def check(asked: Asked, since: datetime, using: str) -> None:
         _check(key, since, inquiry, asked)
 
 
-def _check(key: str, since: datetime, inquiry: SqlInquiry, asked: Asked) -> None:
+def _check(key: str, since: datetime, inquiry: SqlInquiry, asked: SeriesSelection) -> None:
     if not refuse_dropped(key, clock.utc() if asked.span.partial else since, inquiry):
         raise UnsupportedSeries(key=key, reason=UNDECLARED)

@@ -9,12 +9,12 @@ from datetime import datetime
 
 from django_counters.exceptions import HistoryNotKept
 from django_counters.read import cells, entries, samples
-from django_counters.read.asked import Asked, Found
+from django_counters.read.asked import SeriesAmounts, SeriesSelection
 from django_counters.read.sources import COUNTED, NONE, RECORDED
 from django_counters.stores.sql.session import Session
 
 
-def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
+def found(asked: SeriesSelection, *, summed: bool = False, each: bool = False) -> SeriesAmounts:
     """Read what is asked for.
 
     Args:
@@ -42,7 +42,7 @@ def found(asked: Asked, *, summed: bool = False, each: bool = False) -> Found:
         return way(question, using, summed=summed, each=each)
 
 
-def starts_of(asked: Asked) -> Sequence[datetime]:
+def starts_of(asked: SeriesSelection) -> Sequence[datetime]:
     """Where the periods begin that are asked for, and where the last one ends: reads no counts.
 
     Raises:
@@ -64,7 +64,7 @@ def starts_of(asked: Asked) -> Sequence[datetime]:
         return starts
 
 
-def _are_entries_asked(asked: Asked) -> bool:
+def _are_entries_asked(asked: SeriesSelection) -> bool:
     """Whether a ledger tells what its cells do not: the amount counted before it had periods."""
     is_ledger = asked.source.kind == COUNTED and asked.source.recipe.can.entries
     # Of a whole namespace there is no list of keys.

@@ -12,7 +12,7 @@ from django_counters.exceptions import HistoryNotKept, UnsupportedHistory
 from django_counters.read.spans import moment_of
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
-from django_counters.stores.sql.inquiry import Parts, Row, SqlInquiry
+from django_counters.stores.sql.inquiry import EntryRow, Parts, SqlInquiry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
 from django_counters.tables.delta import DeltaColumns
@@ -92,7 +92,9 @@ def _explained_with_redis(key: str, last: int, strategy: Outside, alias: str) ->
             return _explained(key, parts, entries, left)
 
 
-def _explained(key: str, parts: Parts, entries: Iterable[Row], redis: int | None) -> Explanation:
+def _explained(
+    key: str, parts: Parts, entries: Iterable[EntryRow], redis: int | None
+) -> Explanation:
     total, shards, tail = parts.total, parts.shards, parts.tail
     return Explanation(
         key=key,

@@ -15,9 +15,9 @@ from django.db import models
 from django_counters import clock
 from django_counters.exceptions import UnsupportedSeries
 from django_counters.measure import OCCURRENCE, Measure
-from django_counters.read.asked import Asked, Combination
+from django_counters.read.asked import Combination, SeriesSelection
 from django_counters.read.cells import chosen, combinations, planned_for
-from django_counters.read.sources import Cells, Source
+from django_counters.read.sources import Cells, CellSource
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterOccurrence
 
@@ -56,7 +56,7 @@ class OccurrencePoint(Occurred):
     end: datetime
 
 
-def found(asked: Asked) -> Mapping[Combination, Occurred]:
+def found(asked: SeriesSelection) -> Mapping[Combination, Occurred]:
     """How often in all of the time, by tags.
 
     Raises:
@@ -67,7 +67,7 @@ def found(asked: Asked) -> Mapping[Combination, Occurred]:
     return {values: Occurred(number, value) for (values, _), (number, value) in pairs.items()}
 
 
-def points(asked: Asked) -> list[OccurrencePoint]:
+def points(asked: SeriesSelection) -> list[OccurrencePoint]:
     """How often in each period.
 
     Raises:
@@ -83,14 +83,14 @@ def points(asked: Asked) -> list[OccurrencePoint]:
     ]
 
 
-def _measured(source: Source) -> Measure:
+def _measured(source: CellSource) -> Measure:
     measure = source.measure
     if measure is None or not measure.occurrences:
         raise UnsupportedSeries(key=source.label, reason="it declares no occurrences")
     return measure
 
 
-def _pairs(asked: Asked, *, summed: bool) -> tuple[Sequence[datetime], _Pairs]:
+def _pairs(asked: SeriesSelection, *, summed: bool) -> tuple[Sequence[datetime], _Pairs]:
     """Where the periods begin, and how often and by how much in each of them."""
     measure, using = _measured(asked.source), asked.source.database(asked.using)
     pairs: _Pairs = {}

@@ -20,7 +20,7 @@ _PAGE = 2000
 _NOTHING = Amounts(None, 0)
 
 
-class Waiting(NamedTuple):
+class PendingReading(NamedTuple):
     """The amount that waits in Redis for counters, generation by generation, and whom it cannot be
     told of."""
 
@@ -75,7 +75,7 @@ def _page(names: Sequence[str], alias: str) -> dict[str, Reading]:
     return readings
 
 
-def _waiting(names: Iterable[str], alias: str) -> Waiting:
+def _waiting(names: Iterable[str], alias: str) -> PendingReading:
     groups: dict[str, list[str]] = {}
     asked: dict[str, Outside] = {}
     for name in names:
@@ -91,4 +91,4 @@ def _waiting(names: Iterable[str], alias: str) -> Waiting:
             amounts.update(asked[cache].waits(group))
         except CounterUnavailable:
             away.update(group)
-    return Waiting(amounts, frozenset(away))
+    return PendingReading(amounts, frozenset(away))

@@ -13,13 +13,13 @@ from django.utils import timezone
 from django_counters import clock
 from django_counters.exceptions import HistoryNotKept, UnsupportedSeries
 from django_counters.measure import Measure
-from django_counters.read.asked import Asked, Combination, Found
-from django_counters.read.spans import Known, plan
+from django_counters.read.asked import Combination, SeriesAmounts, SeriesSelection
+from django_counters.read.spans import StoredSpan, plan
 from django_counters.registry import registry
 from django_counters.tables import CounterSample
 
 
-def starts(asked: Asked, using: str, *, summed: bool) -> Sequence[datetime]:
+def starts(asked: SeriesSelection, using: str, *, summed: bool) -> Sequence[datetime]:
     """Where the periods begin, as they are recorded.
 
     Counts before the first recorded total of a counter, and in that period, are not known.
@@ -37,11 +37,11 @@ def starts(asked: Asked, using: str, *, summed: bool) -> Sequence[datetime]:
             raise UnsupportedSeries(key=key, reason=reason)
     by = registry.policy(keys[0]).history
     measure = Measure(asked.source.label, (by,))
-    known = Known(measure, timezone.get_default_timezone(), {by: max(first.values())})
+    known = StoredSpan(measure, timezone.get_default_timezone(), {by: max(first.values())})
     return plan(known, asked.span, summed=summed).starts
 
 
-def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
+def found(asked: SeriesSelection, using: str, *, summed: bool, each: bool) -> SeriesAmounts:
     """Subtract the totals at the end of each period from one another.
 
     Raises:
@@ -62,7 +62,7 @@ def found(asked: Asked, using: str, *, summed: bool, each: bool) -> Found:
                 # It was pruned in this moment.
                 raise HistoryNotKept(key=key, since=clock.now())
             row[number] += after - before
-    return Found(begun, amounts, {key: key for key in keys} if each else {})
+    return SeriesAmounts(begun, amounts, {key: key for key in keys} if each else {})
 
 
 def totals_at(

@@ -13,7 +13,7 @@ from django.db import models
 from django_counters import clock
 from django_counters.exceptions import InvalidKey, InvalidPeriod, InvalidTags
 from django_counters.read import occurrences, uniques
-from django_counters.read.asked import Asked, Found
+from django_counters.read.asked import SeriesAmounts, SeriesSelection
 from django_counters.read.cells import check_tags, check_values
 from django_counters.read.found import found, starts_of
 from django_counters.read.occurrences import Occurred, OccurrencePoint
@@ -49,7 +49,7 @@ _Rows: TypeAlias = list[_Row]
 class _Asking(Generic[_Row, _Total]):
     """The question, step by step. Each step gives another object; none asks the database."""
 
-    _asked: Asked
+    _asked: SeriesSelection
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._asked.source.label}>"
@@ -166,7 +166,7 @@ class _Asking(Generic[_Row, _Total]):
     aeach = twin(each)
     atotal = twin(total)
 
-    def _rows(self, told: Found, key: str) -> _Rows[_Row]:
+    def _rows(self, told: SeriesAmounts, key: str) -> _Rows[_Row]:
         raise NotImplementedError
 
     def _timed(self, **changes: Any) -> Self:
@@ -327,7 +327,7 @@ class Series(_Asking[Point, int]):
 
     aplace = twin(place)
 
-    def _rows(self, told: Found, key: str) -> list[Point]:
+    def _rows(self, told: SeriesAmounts, key: str) -> list[Point]:
         return points_of(told.starts, told.amounts.get((key, ())))
 
 
@@ -375,7 +375,7 @@ class Splits(_Asking[Split, dict[Any, int]]):
 
     aoccurred = twin(occurred)
 
-    def _rows(self, told: Found, key: str) -> list[Split]:
+    def _rows(self, told: SeriesAmounts, key: str) -> list[Split]:
         rows = [
             Split(dict(zip(self._asked.tags, one, strict=True)), points, sum(row))
             for (of, one), row in told.amounts.items()
@@ -406,22 +406,22 @@ class RecordSeries(Series):
 def series(keys: object, using: str | None = None, namespace: object = None) -> Series:
     """The series of a named counter, of several, or of all of a namespace."""
     if namespace is None:
-        return Series(Asked(of_keys(keys), using=using))
+        return Series(SeriesSelection(of_keys(keys), using=using))
     if keys is not None:
         raise InvalidKey(key=keys, reason="a series is of keys or of a namespace, not of both")
-    return Series(Asked(of_namespace(namespace), using=using))
+    return Series(SeriesSelection(of_namespace(namespace), using=using))
 
 
 def series_of(field: TotalField, record: models.Model) -> Series:
     """The series of one record."""
-    return Series(Asked(Records(field, type(record), (record,))))
+    return Series(SeriesSelection(Records(field, type(record), (record,))))
 
 
 def series_of_all(field: TotalField, model: type[models.Model]) -> RecordSeries:
     """The series of all records of a model with a field; of a child, those of its parent's."""
     inherits = model._meta.concrete_model is not field.model._meta.concrete_model
     chosen = model._base_manager.all() if inherits else None
-    return RecordSeries(Asked(Records(field, model, chosen)))
+    return RecordSeries(SeriesSelection(Records(field, model, chosen)))
 
 
 def history(

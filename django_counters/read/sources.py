@@ -25,14 +25,14 @@ from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tables.total import TotalField
 from django_counters.tokens import moment_of
 from django_counters.types import check_key, counter_of
-from django_counters.write.records import Place
+from django_counters.write.records import CounterColumn
 
 Cells = models.QuerySet[Any]
 COUNTED, LEDGER, RECORDED, NONE = "counted", "ledger", "recorded", "none"
 UNDECLARED = "name periods in PER, or record its totals with HISTORY, or make it a ledger"
 
 
-class Source(Protocol):
+class CellSource(Protocol):
     """Whose cells are read."""
 
     @property
@@ -93,7 +93,7 @@ def kind_of(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSource:
     """Named counters of one policy."""
 
     keys: tuple[str, ...]
@@ -190,7 +190,7 @@ class Namespace:
         return {key: (key, None) for key in keys}
 
 
-def as_of(source: Source, using: str) -> datetime | None:
+def as_of(source: CellSource, using: str) -> datetime | None:
     """Before which moment all that was counted is in the database; None where it is not known.
 
     Of cached counters: when the generation was opened that was landed last. The amount counted
@@ -207,7 +207,7 @@ def as_of(source: Source, using: str) -> datetime | None:
     return clock.shown(min(opened)) if opened and len(opened) == len(last) else None
 
 
-def of_keys(given: object) -> Named:
+def of_keys(given: object) -> NamedSource:
     """The counters with one key, or with several.
 
     Raises:
@@ -215,7 +215,7 @@ def of_keys(given: object) -> Named:
         UnsupportedSeries: they do not count by the same periods, so no statement reads them all.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
-        return Named((check_key(given),))
+        return NamedSource((check_key(given),))
     keys = tuple(check_keys(given))
     if not keys:
         raise InvalidKey(key=given, reason="a series needs at least one")
@@ -223,8 +223,8 @@ def of_keys(given: object) -> Named:
     ways = {(kind_of(key), policy.measure) for key, policy in zip(keys, policies, strict=True)}
     if len(ways | {policy.history for policy in policies}) > 2:
         reason = "these keys are of several namespaces, and one series is of one"
-        raise UnsupportedSeries(key=Named(keys).label, reason=reason)
-    return Named(keys)
+        raise UnsupportedSeries(key=NamedSource(keys).label, reason=reason)
+    return NamedSource(keys)
 
 
 def of_namespace(name: object) -> Namespace:
@@ -277,7 +277,7 @@ class Records:
 
     @property
     def recipe(self) -> Recipe:
-        place: Place = self.field.declared()
+        place: CounterColumn = self.field.declared()
         return place.recipe
 
     def slots(self, using: str) -> Iterable[int]:

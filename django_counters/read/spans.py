@@ -116,7 +116,7 @@ class Plan(NamedTuple):
     starts: Sequence[datetime]
 
 
-class Known(NamedTuple):
+class StoredSpan(NamedTuple):
     """The stored data, and since when.
 
     Attributes:
@@ -141,7 +141,7 @@ class Known(NamedTuple):
         return max(moments, default=None)
 
 
-def plan(known: Known, span: Span, *, summed: bool) -> Plan:
+def plan(known: StoredSpan, span: Span, *, summed: bool) -> Plan:
     """Choose the coarsest stored period that tells what is asked for.
 
     Args:
@@ -174,7 +174,7 @@ def within_dates(span: Span) -> Iterator[None]:
         raise InvalidPeriod(period=span.by or "this time", known=problem) from error
 
 
-def _answering(known: Known, wanted: Sequence[datetime], span: Span, now: datetime) -> str:
+def _answering(known: StoredSpan, wanted: Sequence[datetime], span: Span, now: datetime) -> str:
     """The coarsest stored period that begins at each of some moments, and is kept since the first.
 
     To sum rows of a coarser period reads fewer of them.
@@ -205,7 +205,7 @@ def _begins_at(by: str, moment: datetime, zone: tzinfo) -> bool:
     return period_of(by, moment, zone)[0] == moment
 
 
-def _outline(known: Known, span: Span, now: datetime) -> list[datetime]:
+def _outline(known: StoredSpan, span: Span, now: datetime) -> list[datetime]:
     """Where a time without periods begins and ends, by the finest period that is kept of it.
 
     Counting back from now begins with a whole period. Two moments have to begin one each, so
@@ -225,7 +225,7 @@ def _outline(known: Known, span: Span, now: datetime) -> list[datetime]:
     return [first, end]
 
 
-def _finest_kept(known: Known, span: Span, moment: datetime, now: datetime) -> str:
+def _finest_kept(known: StoredSpan, span: Span, moment: datetime, now: datetime) -> str:
     since = {by: known.complete(by, now) for by in known.measure.per}
     for by, kept in since.items():
         if kept is None or kept <= moment:
@@ -233,14 +233,14 @@ def _finest_kept(known: Known, span: Span, moment: datetime, now: datetime) -> s
     return _known_longest(known, span, since)
 
 
-def _for_ever(known: Known, span: Span, now: datetime) -> str:
+def _for_ever(known: StoredSpan, span: Span, now: datetime) -> str:
     """The coarsest period that is kept for ever."""
     since = {by: known.complete(by, now) for by in known.measure.per}
     found = [by for by, kept in since.items() if kept is None]
     return found[-1] if found else _known_longest(known, span, since)
 
 
-def _known_longest(known: Known, span: Span, since: Mapping[str, datetime | None]) -> str:
+def _known_longest(known: StoredSpan, span: Span, since: Mapping[str, datetime | None]) -> str:
     """Return the period that is known longest, the coarsest of several.
 
     Raises:

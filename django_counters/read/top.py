@@ -14,9 +14,9 @@ from django_counters.calendar import PERIODS, period_of
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
 from django_counters.measure import RANK, SUM
 from django_counters.options import is_integer
-from django_counters.read.asked import Asked
+from django_counters.read.asked import SeriesSelection
 from django_counters.read.cells import chosen, known_of, measured
-from django_counters.read.spans import NESTED, Known, Plan, Span, within_dates
+from django_counters.read.spans import NESTED, Plan, Span, StoredSpan, within_dates
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterRank
@@ -80,7 +80,7 @@ _Candidates = Callable[[int, set[str]], Sequence[_Row]]
 _Compare = Callable[[Sequence[_Row]], Sequence[_Row]]
 
 
-def top(asked: Asked, n: int, against: int | None) -> list[Ranked]:
+def top(asked: SeriesSelection, n: int, against: int | None) -> list[Ranked]:
     """The counters with the largest counts of a period, or with the largest rise; see `Series`."""
     if not is_integer(n, 1, MOST):
         raise InvalidPeriod(period=n, known=f"top() gives from 1 to {MOST} counters")
@@ -105,7 +105,7 @@ def top(asked: Asked, n: int, against: int | None) -> list[Ranked]:
         return _with_records(asked, using, n, largest, compare)
 
 
-def place(asked: Asked) -> Placed:
+def place(asked: SeriesSelection) -> Placed:
     """Which place one counter has; see `Series`."""
     if not asked.source.is_one or asked.where:
         reason = "place() is of one counter, and not of tags"
@@ -129,7 +129,7 @@ def place(asked: Asked) -> Placed:
         return Placed(before + 1 if before < MOST else None, own)
 
 
-def _period_of(asked: Asked) -> str:
+def _period_of(asked: SeriesSelection) -> str:
     """The period that is asked for.
 
     Raises:
@@ -158,14 +158,18 @@ def _bounds(span: Span, by: str, now: datetime, zone: tzinfo) -> tuple[datetime,
     return start, end
 
 
-def _check_that_it_is_known(known: Known, span: Span, start: datetime, now: datetime) -> None:
+def _check_that_it_is_known(known: StoredSpan, span: Span, start: datetime, now: datetime) -> None:
     since = known.complete(str(span.by), now)
     if since is not None and since > start and not span.partial:
         raise HistoryNotKept(key=known.measure.name, since=clock.shown(since))
 
 
 def _parts(
-    known: Known, span: Span, bounds: tuple[datetime, datetime], against: int | None, now: datetime
+    known: StoredSpan,
+    span: Span,
+    bounds: tuple[datetime, datetime],
+    against: int | None,
+    now: datetime,
 ) -> list[Plan] | None:
     """The time that is compared, in periods of which there are few; None without ``against``.
 
@@ -187,7 +191,9 @@ def _parts(
     return list(_until(known, by, start, cut, now)) or [Plan(by, (start, end))]
 
 
-def _until(known: Known, by: str, start: datetime, cut: datetime, now: datetime) -> Iterator[Plan]:
+def _until(
+    known: StoredSpan, by: str, start: datetime, cut: datetime, now: datetime
+) -> Iterator[Plan]:
     """Days, then hours, then minutes, as far as they are kept; the last one of them is whole."""
     finer = [one for one in NESTED if one in known.measure.per and _is_finer(one, by)]
     since = {one: known.complete(one, now) for one in finer}
@@ -209,7 +215,7 @@ def _on_clock(moment: datetime, zone: tzinfo) -> datetime:
 
 
 def _candidates(
-    asked: Asked, stored: Stored, by: str, bounds: tuple[datetime, datetime], using: str
+    asked: SeriesSelection, stored: Stored, by: str, bounds: tuple[datetime, datetime], using: str
 ) -> _Candidates:
     """From the ranks, which are in order; with tags, from the cells, which have to be summed."""
 
@@ -238,7 +244,9 @@ def _ranks(measure: int, by: str, start: datetime, using: str) -> models.QuerySe
     return ranks.filter(there, measure_id=measure, period=number, start=clock.shown(start))
 
 
-def _comparing(asked: Asked, stored: Stored, parts: Sequence[Plan], using: str) -> _Compare:
+def _comparing(
+    asked: SeriesSelection, stored: Stored, parts: Sequence[Plan], using: str
+) -> _Compare:
     """What counters have counted in some parts of a time; that of each is asked for once."""
     known: dict[str, int] = {}
 
@@ -274,7 +282,7 @@ def _risen(n: int, largest: Callable[[int], Sequence[_Row]], compare: _Compare) 
 
 
 def _with_records(
-    asked: Asked, using: str, n: int, largest: _Candidates, compare: _Compare | None
+    asked: SeriesSelection, using: str, n: int, largest: _Candidates, compare: _Compare | None
 ) -> list[Ranked]:
     """The counters with their records. Deleting records with SQL leaves counts behind."""
     gone: set[str] = set()

@@ -16,9 +16,9 @@ from django.db import models
 from django_counters import clock
 from django_counters.exceptions import UnsupportedSeries
 from django_counters.measure import MEMBER, Measure
-from django_counters.read.asked import Asked, Combination
+from django_counters.read.asked import Combination, SeriesSelection
 from django_counters.read.cells import chosen, combinations, planned_for
-from django_counters.read.sources import Source
+from django_counters.read.sources import CellSource
 from django_counters.sketches import Sketch, Union
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterMember, CounterUnique
@@ -66,7 +66,9 @@ class UniquePoint:
     value: Distinct
 
 
-def found(asked: Asked, *, each: bool = False) -> Mapping[tuple[str, Combination], Distinct]:
+def found(
+    asked: SeriesSelection, *, each: bool = False
+) -> Mapping[tuple[str, Combination], Distinct]:
     """How many there were in all of the time, by counter if ``each`` is, and by tags.
 
     Raises:
@@ -77,7 +79,7 @@ def found(asked: Asked, *, each: bool = False) -> Mapping[tuple[str, Combination
     return {(key, values): number for (key, values, _), number in numbers.items()}
 
 
-def points(asked: Asked) -> Mapping[Combination, list[UniquePoint]]:
+def points(asked: SeriesSelection) -> Mapping[Combination, list[UniquePoint]]:
     """How many there were in each period, by tags.
 
     Raises:
@@ -95,7 +97,7 @@ def points(asked: Asked) -> Mapping[Combination, list[UniquePoint]]:
     }
 
 
-def stored(asked: Asked, *, summed: bool, most: int) -> int:
+def stored(asked: SeriesSelection, *, summed: bool, most: int) -> int:
     """How many stored sets and waiting members a read unites; it counts no more than ``most``.
 
     Raises:
@@ -111,7 +113,7 @@ def stored(asked: Asked, *, summed: bool, most: int) -> int:
         return sum(len(part.order_by().values_list("period")[:most]) for part in rows)
 
 
-def starts(asked: Asked) -> Sequence[datetime]:
+def starts(asked: SeriesSelection) -> Sequence[datetime]:
     """Where the periods begin, and where the last one ends: reads no sets.
 
     Raises:
@@ -123,7 +125,7 @@ def starts(asked: Asked) -> Sequence[datetime]:
     return [clock.shown(start) for start in planned.starts]
 
 
-def measured(source: Source) -> Measure:
+def measured(source: CellSource) -> Measure:
     """The declaration, where distinct actors are counted.
 
     Raises:
@@ -136,7 +138,7 @@ def measured(source: Source) -> Measure:
 
 
 def _numbers(
-    asked: Asked, *, summed: bool, each: bool
+    asked: SeriesSelection, *, summed: bool, each: bool
 ) -> tuple[Sequence[datetime], Mapping[_Where, Distinct]]:
     """Return where the periods begin, and the size of each union of sets.
 

@@ -18,7 +18,7 @@ from django_counters.exceptions import (
 from django_counters.features import Reader
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Intake, Outside, Pending
+from django_counters.strategies.base import Intake, Outside, PendingAmounts
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import Reading, check_key
 from django_counters.write.collector import collector_of
@@ -108,7 +108,7 @@ def with_pending(
     raise Contention(key=left[0], attempts=ATTEMPTS)
 
 
-def _pending(names: Iterable[str], using: str | None) -> list[Pending]:
+def _pending(names: Iterable[str], using: str | None) -> list[PendingAmounts]:
     """Return what the intakes of this process have of counters, before their values are read."""
     if all(policy.intake is None for policy in registry.policies().values()):
         return []

@@ -31,9 +31,9 @@ from django_counters.rest.bodies import Body, checker
 from django_counters.rest.idempotency import Work, once_of
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
 from django_counters.rest.permissions import CounterPermission, MayRead, is_anonymous, is_user
-from django_counters.rest.problems import Refused, answer
+from django_counters.rest.problems import ApiError, answer
 from django_counters.rest.targets import (
-    Named,
+    NamedTarget,
     Target,
     access_to,
     targets_of,
@@ -47,14 +47,14 @@ from django_counters.write import pipeline
 logger = logging.getLogger("django_counters")
 
 
-class Refusal(Enum):
+class AdmissionRefusal(Enum):
     """Why counters may not be created."""
 
     NAME = auto()
     ROOM = auto()
 
 
-def admit(keys: Iterable[str], access: Access) -> Refusal | None:
+def admit(keys: Iterable[str], access: Access) -> AdmissionRefusal | None:
     """Create counters of one namespace that have no row, all or none; why not, if they may not be.
 
     A process asks once for the row of a counter, so that counting an existing counter costs
@@ -73,9 +73,9 @@ def admit(keys: Iterable[str], access: Access) -> Refusal | None:
     with pipeline.all_or_nothing(alias):
         absent = _absent(unknown, alias)
     if not all(map(access.admits_name, absent)):
-        return Refusal.NAME
+        return AdmissionRefusal.NAME
     if absent and not _made(absent, access.max_counters, alias):
-        return Refusal.ROOM
+        return AdmissionRefusal.ROOM
     known.update(unknown)
     return None
 
@@ -296,13 +296,13 @@ class CounterView(APIView):
         for namespace, group in groups.items():
             access = group[0].access
             self.charge_changes(namespace, access, len(group))
-            named = [target.key for target in group if isinstance(target, Named)]
+            named = [target.key for target in group if isinstance(target, NamedTarget)]
             refusal = admit(named, access)
-            if refusal is Refusal.NAME:
+            if refusal is AdmissionRefusal.NAME:
                 raise drf.NotFound(NO_SUCH)
-            if refusal is Refusal.ROOM:
+            if refusal is AdmissionRefusal.ROOM:
                 says = "There is no room for more counters of this namespace."
-                raise Refused(409, "namespace-full", says, limit=access.max_counters)
+                raise ApiError(409, "namespace-full", says, limit=access.max_counters)
 
     def charge_changes(self, namespace: str, access: Access, number: int = 1) -> None:
         """Have other apps refuse changes of a namespace, such as too many in a time.
@@ -322,7 +322,7 @@ class CounterView(APIView):
         if access.increment != BEACON or is_user(self.request):
             return
         if self.request.META.get("HTTP_ORIGIN", "").lower() not in access.origins:
-            raise Refused(403, "origin", "Beacons are taken from declared sites only.")
+            raise ApiError(403, "origin", "Beacons are taken from declared sites only.")
 
 
 class PersonView(CounterView):

@@ -27,8 +27,8 @@ from django_counters.rest.bodies import (
     once,
 )
 from django_counters.rest.permissions import MayIncrement, MayRead
-from django_counters.rest.problems import Refused
-from django_counters.rest.targets import Named, OfRecord, Target, told
+from django_counters.rest.problems import ApiError
+from django_counters.rest.targets import NamedTarget, OfRecord, Target, told
 from django_counters.rest.views import change_body
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
@@ -65,7 +65,7 @@ def readings(targets: Mapping[str, Target], *, exact: bool) -> dict[str, Reading
     Raises:
         CounterUnavailable: an exact value cannot be read.
     """
-    named = [key for key, target in targets.items() if isinstance(target, Named)]
+    named = [key for key, target in targets.items() if isinstance(target, NamedTarget)]
     found = _known_exactly(named) if exact else _cached(named)
     groups: dict[str, list[OfRecord]] = {}
     for target in targets.values():
@@ -167,14 +167,14 @@ def _place(targets: Mapping[str, Target], events: Mapping[str, Event]) -> tuple[
     """Whether one transaction changes these counters, and its database."""
     joining = {target.joins for target in targets.values()}
     places = {target.alias for target in targets.values()}
-    recipes = {target.recipe for target in targets.values() if isinstance(target, Named)}
-    records = sum(not isinstance(target, Named) for target in targets.values())
+    recipes = {target.recipe for target in targets.values() if isinstance(target, NamedTarget)}
+    records = sum(not isinstance(target, NamedTarget) for target in targets.values())
     # Cached counters need one step in Redis.
     whose = {event.who for event in events.values()}
     is_one_step = joining == {True} or len(recipes) + records == len(whose) == 1
     if len(joining) > 1 or len(places) > 1 or not is_one_step:
         says = "These counters are kept in several places, which no step changes together."
-        raise Refused(400, "unsupported", says)
+        raise ApiError(400, "unsupported", says)
     return joining.pop(), places.pop()
 
 
@@ -200,7 +200,7 @@ def _counted(
     groups: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for key in sorted(changes):
         target, by = changes[key]
-        if isinstance(target, Named):
+        if isinstance(target, NamedTarget):
             groups[0 if in_one_step or target.counts_actors else 1][key] = by
         else:
             values[key] = target.change(by, None, events[key])

@@ -19,7 +19,7 @@ from django_counters import clock
 from django_counters.exceptions import CounterError, OutcomeUnknown
 from django_counters.principal import principal_of
 from django_counters.registry import registry
-from django_counters.rest.problems import Refused
+from django_counters.rest.problems import ApiError
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.tokens import Token, check_token, mint
 
@@ -35,14 +35,14 @@ Body = dict[str, Any]
 Work = Callable[[UUID | None], Body]
 
 
-class Answer(NamedTuple):
+class ReplayableAnswer(NamedTuple):
     """An answer, and whether it is that of an earlier request."""
 
     body: Body
     replayed: bool
 
 
-class Once(NamedTuple):
+class IdempotentRequest(NamedTuple):
     """One request with an Idempotency-Key.
 
     ``joins``: its change is part of a transaction of the database ``using``.
@@ -55,7 +55,7 @@ class Once(NamedTuple):
     joins: bool
     resumes: bool
 
-    def do(self, work: Work) -> Answer:
+    def do(self, work: Work) -> ReplayableAnswer:
         """Do the work, or return the answer of the request that did it.
 
         Raises:
@@ -65,25 +65,25 @@ class Once(NamedTuple):
         """
         return self._within_transaction(work) if self.joins else self._claimed_first(work)
 
-    def _within_transaction(self, work: Work) -> Answer:
+    def _within_transaction(self, work: Work) -> ReplayableAnswer:
         tokens = registry.tokens(self.using)
         with tokens.all_or_nothing():
             kept = self._claim(tokens)
             if kept is not None and "body" in kept:
-                return Answer(kept["body"], True)
+                return ReplayableAnswer(kept["body"], True)
             if kept is not None and kept["until"]:
                 # Another request began it when the counter was still outside of the database.
                 raise OutcomeUnknown(using=self.using)
             body = work(None)
             tokens.keep(self.token, {"body": body})
-        return Answer(body, False)
+        return ReplayableAnswer(body, False)
 
-    def _claimed_first(self, work: Work) -> Answer:
+    def _claimed_first(self, work: Work) -> ReplayableAnswer:
         tokens = registry.tokens(self.using)
         with tokens.all_or_nothing():
             kept = self._claim(tokens)
             if kept is not None and "body" in kept:
-                return Answer(kept["body"], True)
+                return ReplayableAnswer(kept["body"], True)
             attempt = self._attempt(kept)
             tokens.keep(self.token, attempt)
         try:
@@ -98,7 +98,7 @@ class Once(NamedTuple):
             self._release(tokens, {**attempt, "until": _NOT_COUNTED}, attempt)
             raise
         self._keep(tokens, body)
-        return Answer(body, False)
+        return ReplayableAnswer(body, False)
 
     def _claim(self, tokens: SqlTokens) -> Mapping[str, Any] | None:
         if not tokens.is_alone(self.token):
@@ -143,7 +143,7 @@ class Once(NamedTuple):
 
 def once_of(
     request: Request, asked: Mapping[str, Any], using: str, *, joins: bool, resumes: bool
-) -> Once | None:
+) -> IdempotentRequest | None:
     """The idempotency of a request; None without a key.
 
     A key belongs to the principal, the method and the path of the request.
@@ -158,7 +158,9 @@ def once_of(
     scope = hashlib.sha256(route.encode("utf-8", "surrogatepass")).hexdigest()
     text = json.dumps(asked, sort_keys=True)
     fingerprint = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    return Once(check_token(Token(_unquoted(given), scope)), fingerprint, using, joins, resumes)
+    return IdempotentRequest(
+        check_token(Token(_unquoted(given), scope)), fingerprint, using, joins, resumes
+    )
 
 
 def key_of(request: Request) -> str | None:
@@ -173,9 +175,9 @@ def _unquoted(given: str) -> str:
     return _ESCAPED.sub(r"\1", found[1]) if found else given
 
 
-def _in_progress() -> Refused:
+def _in_progress() -> ApiError:
     says = "A request with this Idempotency-Key is being worked on."
-    return Refused(409, "in-progress", says, retry_after=1)
+    return ApiError(409, "in-progress", says, retry_after=1)
 
 
 def _no_entry(key: str, delta: int) -> bytes:  # noqa: ARG001

@@ -12,7 +12,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from django_counters.rest.problems import Refused, TooLarge
+from django_counters.rest.problems import ApiError, TooLarge
 
 # Bytes. 500 keys of 200 characters need most of it.
 LARGEST = 512 * 1024
@@ -61,7 +61,7 @@ def check_carried(request: Request) -> None:
         raise UnsupportedMediaType(encoding, "The body is to be sent as it is, not compressed.")
     length = meta.get("CONTENT_LENGTH")
     if not length and meta.get("HTTP_TRANSFER_ENCODING"):
-        raise Refused(411, "length-required", "Say how long the body is, in Content-Length.")
+        raise ApiError(411, "length-required", "Say how long the body is, in Content-Length.")
     parser = OnlyJSON().select_parser(request, request.parsers or ())
     if length not in (None, "", "0") and parser is None:
         raise UnsupportedMediaType(str(request.content_type))

@@ -27,7 +27,7 @@ RETRY_AFTER = 1
 _DATABASE_AWAY = (OperationalError, InterfaceError)
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """The answer to one kind of error.
 
     ``data``: the attributes of the error that it contains. ``says``: its text, where that of the
@@ -42,51 +42,51 @@ class Kind(NamedTuple):
 
 
 _UNCHANGED = "Nothing was changed. Try again later."
-_AWAY = Kind(503, "unavailable", (), _UNCHANGED, RETRY_AFTER)
-_BUSY = Kind(503, "busy", (), "Others come in between. " + _UNCHANGED, RETRY_AFTER)
-_UNKNOWN = Kind(
+_AWAY = ProblemKind(503, "unavailable", (), _UNCHANGED, RETRY_AFTER)
+_BUSY = ProblemKind(503, "busy", (), "Others come in between. " + _UNCHANGED, RETRY_AFTER)
+_UNKNOWN = ProblemKind(
     504,
     "outcome-unknown",
     (),
     "The connection to a server was lost before its answer: it is counted, or not. A repeated call"
     " may count twice, unless it has the Idempotency-Key of this one.",
 )
-_KINDS: Mapping[type[Exception], Kind] = {
-    errors.InsufficientCount: Kind(
+_KINDS: Mapping[type[Exception], ProblemKind] = {
+    errors.InsufficientCount: ProblemKind(
         409, "insufficient-count", ("key", "requested", "available", "floor", "shortfalls")
     ),
-    errors.CeilingExceeded: Kind(
+    errors.CeilingExceeded: ProblemKind(
         409, "ceiling-exceeded", ("key", "requested", "available", "ceiling", "shortfalls")
     ),
-    errors.QuotaExceeded: Kind(
+    errors.QuotaExceeded: ProblemKind(
         429,
         "quota-exceeded",
         ("key", "requested", "available", "ceiling", "period", "resets_at", "shortfalls"),
     ),
-    errors.CounterOverflow: Kind(409, "overflow", ("key", "low", "high")),
-    errors.ValueChanged: Kind(409, "value-changed", ("key", "expected", "current")),
-    errors.ApprovalRequired: Kind(403, "approval-required", ("key", "delta", "limit")),
-    errors.RequestDecided: Kind(409, "request-decided", ("request", "state", "decider")),
-    errors.RecordMissing: Kind(404, "not-found", (), "There is no such counter."),
-    errors.HistoryNotKept: Kind(404, "history-not-kept", ("key", "since")),
-    errors.TokenConflict: Kind(
+    errors.CounterOverflow: ProblemKind(409, "overflow", ("key", "low", "high")),
+    errors.ValueChanged: ProblemKind(409, "value-changed", ("key", "expected", "current")),
+    errors.ApprovalRequired: ProblemKind(403, "approval-required", ("key", "delta", "limit")),
+    errors.RequestDecided: ProblemKind(409, "request-decided", ("request", "state", "decider")),
+    errors.RecordMissing: ProblemKind(404, "not-found", (), "There is no such counter."),
+    errors.HistoryNotKept: ProblemKind(404, "history-not-kept", ("key", "since")),
+    errors.TokenConflict: ProblemKind(
         422, "idempotency-key-reused", (), "The Idempotency-Key was used for another request."
     ),
-    errors.TokenExpired: Kind(
+    errors.TokenExpired: ProblemKind(
         422, "idempotency-key-expired", (), "The Idempotency-Key is too old to be told of."
     ),
-    errors.InvalidKey: Kind(400, "invalid", ("reason",)),
-    errors.InvalidDelta: Kind(400, "invalid"),
-    errors.InvalidPeriod: Kind(400, "invalid"),
-    errors.InvalidAdjustment: Kind(400, "invalid"),
-    errors.InvalidTags: Kind(400, "invalid", ("reason",)),
-    errors.InvalidMoment: Kind(400, "invalid", ("reason",)),
-    errors.InvalidActor: Kind(400, "invalid", ("reason",)),
-    errors.UnsupportedActors: Kind(400, "unsupported", ("key", "reason")),
-    errors.UnsupportedSeries: Kind(400, "unsupported", ("key", "reason")),
-    errors.InvalidToken: Kind(400, "invalid"),
-    errors.UnsupportedBounds: Kind(400, "unsupported"),
-    errors.UnsupportedToken: Kind(400, "unsupported"),
+    errors.InvalidKey: ProblemKind(400, "invalid", ("reason",)),
+    errors.InvalidDelta: ProblemKind(400, "invalid"),
+    errors.InvalidPeriod: ProblemKind(400, "invalid"),
+    errors.InvalidAdjustment: ProblemKind(400, "invalid"),
+    errors.InvalidTags: ProblemKind(400, "invalid", ("reason",)),
+    errors.InvalidMoment: ProblemKind(400, "invalid", ("reason",)),
+    errors.InvalidActor: ProblemKind(400, "invalid", ("reason",)),
+    errors.UnsupportedActors: ProblemKind(400, "unsupported", ("key", "reason")),
+    errors.UnsupportedSeries: ProblemKind(400, "unsupported", ("key", "reason")),
+    errors.InvalidToken: ProblemKind(400, "invalid"),
+    errors.UnsupportedBounds: ProblemKind(400, "unsupported"),
+    errors.UnsupportedToken: ProblemKind(400, "unsupported"),
     errors.Contention: _BUSY,
     errors.RetryTransaction: _BUSY,
     errors.CounterUnavailable: _AWAY,
@@ -107,7 +107,7 @@ _FIELDS: Mapping[type[Exception], str] = {
 }
 
 
-class Refused(drf.APIException):
+class ApiError(drf.APIException):
     """An error of the API itself, with data for the client."""
 
     def __init__(self, status: int, name: str, says: str, **data: Any) -> None:
@@ -118,7 +118,7 @@ class Refused(drf.APIException):
         self.data = data
 
 
-class TooLarge(Refused):
+class TooLarge(ApiError):
     """A body that is too large."""
 
     def __init__(self, most: int) -> None:
@@ -143,7 +143,7 @@ def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # 
 
 
 @cache
-def _kinds() -> Mapping[type[Exception], Kind]:
+def _kinds() -> Mapping[type[Exception], ProblemKind]:
     """The errors of this package and of the apps that add routes."""
     kinds = dict(_KINDS)
     for module in rest_modules():
@@ -151,7 +151,7 @@ def _kinds() -> Mapping[type[Exception], Kind]:
     return kinds
 
 
-def _kind_of(error: Exception) -> Kind | None:
+def _kind_of(error: Exception) -> ProblemKind | None:
     kinds = _kinds()
     for kind in type(error).__mro__:
         if kind in kinds:
@@ -160,7 +160,7 @@ def _kind_of(error: Exception) -> Kind | None:
     return _AWAY if isinstance(error, _DATABASE_AWAY) else None
 
 
-def _wait(kind: Kind, error: Exception) -> int | None:
+def _wait(kind: ProblemKind, error: Exception) -> int | None:
     """After how many seconds it may be tried again; None where nobody can say."""
     if isinstance(error, errors.QuotaExceeded):
         if any(one.requested > one.bound for one in error.shortfalls):
@@ -172,7 +172,7 @@ def _wait(kind: Kind, error: Exception) -> int | None:
     return kind.retry_after
 
 
-def _data(kind: Kind, error: Exception) -> dict[str, Any]:
+def _data(kind: ProblemKind, error: Exception) -> dict[str, Any]:
     data = {name: _plain(getattr(error, name)) for name in kind.data}
     for known, field in _FIELDS.items():
         if isinstance(error, known):
@@ -190,7 +190,7 @@ def _of_framework(error: drf.APIException) -> Response:
     if isinstance(error, drf.ValidationError):
         wrong = list(_flat("", error.detail))
         response = _response(400, "invalid", "The request is not valid.", errors=wrong)
-    elif isinstance(error, Refused):
+    elif isinstance(error, ApiError):
         says = str(error.detail)
         response = _response(error.status_code, error.name, says, error.retry_after, **error.data)
     else:

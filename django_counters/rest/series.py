@@ -38,7 +38,7 @@ from django_counters.rest.bodies import (
 )
 from django_counters.rest.listing import HEADERS
 from django_counters.rest.permissions import MayReadHistory
-from django_counters.rest.targets import Named
+from django_counters.rest.targets import NamedTarget
 
 _WHERE = "where."
 # Of points times splits, in an answer.
@@ -58,7 +58,7 @@ class HistoryView(CounterView):
     def get(self, request: Request, key: str) -> Response:
         """The last 24 hours, 30 days, 26 weeks or 12 months."""
         target = self.target(key)
-        if not isinstance(target, Named):
+        if not isinstance(target, NamedTarget):
             raise drf.NotFound("Counters of records have a series, and no history.")
         with _one_zone():
             found = chart.charted(key, request.query_params.get("by", "hour"))

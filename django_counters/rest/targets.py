@@ -124,7 +124,7 @@ class Target(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Named(Target):
+class NamedTarget(Target):
     """A counter by key."""
 
     @property
@@ -216,10 +216,10 @@ def targets_of(keys: Iterable[str]) -> dict[str, Target]:
     return found
 
 
-def named(key: str) -> Named:
+def named(key: str) -> NamedTarget:
     """The named counter with this key, as its namespace declares it."""
     policy = registry.policy(key)
-    return Named(key, access_to(key), policy.recipe, policy.measure, policy.max_age)
+    return NamedTarget(key, access_to(key), policy.recipe, policy.measure, policy.max_age)
 
 
 def _of_records(exposed: Exposed, keys: list[str]) -> dict[str, Target]:

@@ -26,7 +26,7 @@ from django_counters.rest.permissions import (
     MayIncrement,
     MayRead,
 )
-from django_counters.rest.targets import Named, Target, told
+from django_counters.rest.targets import NamedTarget, Target, told
 from django_counters.values import Result
 
 
@@ -76,7 +76,7 @@ class ChangeView(CounterView):
 
         whole = {"by": by, **told(event)}
         # Outside of a transaction, only named counters count once with a token.
-        resumes = isinstance(target, Named)
+        resumes = isinstance(target, NamedTarget)
         return answer_once(request, whole, work, target.alias, joins=target.joins, resumes=resumes)
 
 

@@ -24,7 +24,7 @@ from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import NO_SUCH, answer_once
 from django_counters.rest.exposed import Exposed
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
-from django_counters.rest.problems import Refused, answer
+from django_counters.rest.problems import ApiError, answer
 from django_counters.rest.targets import OfRecord, told
 from django_counters.rest.views import change_body
 from django_counters.strategies.declaring import MAX_AGE
@@ -107,7 +107,7 @@ class CountingViewSet(GenericViewSet[Any]):
             return own  # type: ignore[no-any-return]
 
         def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
-            mine = isinstance(error, CounterError | Refused)
+            mine = isinstance(error, CounterError | ApiError)
             found: Response | None = answer(error, context) if mine else own(error, context)
             return found
 

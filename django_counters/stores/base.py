@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django_counters.exceptions import CounterError
 from django_counters.sketches import Sketch
-from django_counters.types import Amounts, Cell, Claim, Delta, Sums, Taken
+from django_counters.types import Amounts, Cell, Claim, Delta, OnceResult, Sums
 
 # Where a cache compares, it is exact up to here.
 LARGEST_SUM = 2**53 - 1
@@ -31,7 +31,7 @@ class Outcome(IntEnum):
     OVERFLOW = 6
 
 
-class Refusal(StrEnum):
+class LandingRefusal(StrEnum):
     """Why an amount could not be landed."""
 
     OVERFLOW = "overflow"
@@ -100,7 +100,7 @@ class Parcel(NamedTuple):
         return self.id or "; ".join(map(str, self.moves))
 
 
-class Seen(NamedTuple):
+class SlotState(NamedTuple):
     """The last seen state of a slot: the generation that was open, and the history it was in."""
 
     generation: str
@@ -200,7 +200,7 @@ class TotalsStore(ReadsStore, QuotasStore, Protocol):
         None, and nothing changed, where its bounds refuse or increments wait elsewhere.
         """
 
-    def add_once(self, delta: Delta, claim: Claim) -> Taken | None:
+    def add_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
         """Add one for an actor, or take it back; None, and nothing changed, as `add`."""
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
@@ -231,7 +231,7 @@ class PendingStore(ReadsStore, Protocol):
     def add(self, delta: Delta, number: int | None) -> int | None:
         """Add to one counter and return its value; None, and nothing changed, if it cannot."""
 
-    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> Taken | None:
+    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> OnceResult | None:
         """Add one for an actor, or take it back; None, and nothing changed, as `add`."""
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
@@ -290,7 +290,7 @@ class Lease(NamedTuple):
     moment: int
 
 
-class Found(NamedTuple):
+class CachedState(NamedTuple):
     """The state of one counter in a cache of pending increments.
 
     Attributes:
@@ -315,7 +315,7 @@ class Found(NamedTuple):
 class Added(NamedTuple):
     """The amounts added, and the refusals. In a cluster it may be some of both."""
 
-    found: Mapping[str, Found]
+    found: Mapping[str, CachedState]
     refused: Mapping[str, CounterError]
 
 
@@ -344,20 +344,22 @@ class CachedStore(Protocol):
     def add_once(
         self, counter: str, delta: Delta, token: str, age: int, window: tuple[timedelta, timedelta]
     ) -> Any:
-        """Add unless the token was used or is out of its window; `Found`, and whether it was used.
+        """Add unless the token was used or is out of its window.
+
+        Returns `CachedState`, and whether it was used.
 
         ``window``: how long ago and how far ahead the time of a token may be.
         """
 
     def maximum(self, counter: str, number: int, age: int, told: tuple[Lease, int] | None) -> Any:
-        """Add what a counter lacks of a number; `Raised`, or `Found` where its total is not known.
+        """Add what a counter lacks of a number; `Raised`, or `CachedState` without a known total.
 
         It is known where it is not older than ``age`` milliseconds, or where the caller was
         ``told`` it, without what waits, under a lease that is still good.
         """
 
     def look(self, counters: Iterable[str], age: int) -> Any:
-        """Ask for counters; what is `Found` of each. No totals where ``age`` is negative."""
+        """Ask for counters; what is `CachedState` of each. No totals where ``age`` is negative."""
 
     def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Any:
         """Fill in totals under their leases. None: it cannot be, so waiting is useless."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django.db import Error
 
 from django_counters.exceptions import CounterError, CounterUnavailable, RecordMissing
-from django_counters.stores.base import NO_TOTALS, CachedStore, Found, LandedStore, Lease
+from django_counters.stores.base import NO_TOTALS, CachedState, CachedStore, LandedStore, Lease
 from django_counters.strategies.steps import Pause, Steps
 from django_counters.types import Reading
 
@@ -20,7 +20,7 @@ from django_counters.types import Reading
 PAUSES = (0.005, 0.01, 0.02, 0.04, *(0.08,) * 12)
 
 
-class Seen(NamedTuple):
+class CachedParts(NamedTuple):
     """The parts of one value, and how long ago its total was asked for, in milliseconds."""
 
     total: int
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
         return Reading(self.total + self.pending, self.total, self.pending, moment, consistency)
 
 
-_NOTHING = Seen(0, 0, 0, exists=False)
+_NOTHING = CachedParts(0, 0, 0, exists=False)
 # What Redis calls counters, and their keys.
 Names = Mapping[str, Hashable]
 
@@ -51,10 +51,10 @@ class Asking:
         self._pending = pending
         self._landed = landed
 
-    def ask(self, counters: Names, max_age: float | None) -> Steps[dict[Hashable, Seen]]:
+    def ask(self, counters: Names, max_age: float | None) -> Steps[dict[Hashable, CachedParts]]:
         """The parts of values; exact ones, or those with totals ``max_age`` seconds old."""
         age = NO_TOTALS if max_age is None else int(max_age * 1000)
-        found: Mapping[str, Found] = yield self._pending.look(counters, age)
+        found: Mapping[str, CachedState] = yield self._pending.look(counters, age)
         for pause in PAUSES:
             missing = [counter for counter, f in found.items() if f.total is None]
             # A caller that has to ask for one anyway gets the others with the same statement.
@@ -64,7 +64,9 @@ class Asking:
             found = {**found, **(yield self._pending.look(missing, age))}
         return (yield from self.parts(found, counters))
 
-    def base(self, counter: str, key: Hashable, found: Found) -> Steps[tuple[Lease, int] | None]:
+    def base(
+        self, counter: str, key: Hashable, found: CachedState
+    ) -> Steps[tuple[Lease, int] | None]:
         """The total of one counter without what waits in Redis, and the lease it goes with.
 
         Landed increments that still wait there are taken out of it: as long as the lease is good,
@@ -85,18 +87,20 @@ class Asking:
         yield from self._fill(totals, {counter: found})
         return found.lease, value - sum(by for one, by in found.waits if one in landed)
 
-    def landed_only(self, keys: Sequence[Hashable]) -> Steps[dict[Hashable, Seen]]:
+    def landed_only(self, keys: Sequence[Hashable]) -> Steps[dict[Hashable, CachedParts]]:
         """The parts of values without Redis."""
         amounts, _ = yield partial(self._landed.read_landed, keys, ())
         return {
-            key: Seen(a.total or 0, a.pending) if (a := amounts.get(key)) else _NOTHING
+            key: CachedParts(a.total or 0, a.pending) if (a := amounts.get(key)) else _NOTHING
             for key in keys
         }
 
-    def parts(self, found: Mapping[str, Found], keys: Names) -> Steps[dict[Hashable, Seen]]:
+    def parts(
+        self, found: Mapping[str, CachedState], keys: Names
+    ) -> Steps[dict[Hashable, CachedParts]]:
         """The parts of values; totals that Redis does not know come from the database."""
         seen = {
-            keys[counter]: Seen(f.total, f.pending, f.age)
+            keys[counter]: CachedParts(f.total, f.pending, f.age)
             for counter, f in found.items()
             if f.total is not None
         }
@@ -112,17 +116,19 @@ class Asking:
                 seen.update(kept)
         return seen
 
-    def _with_totals(self, found: Mapping[str, Found], keys: Names) -> Steps[dict[Hashable, Seen]]:
+    def _with_totals(
+        self, found: Mapping[str, CachedState], keys: Names
+    ) -> Steps[dict[Hashable, CachedParts]]:
         generations = sorted({generation for f in found.values() for generation, _ in f.waits})
         wanted = [keys[counter] for counter in found]
         amounts, landed = yield partial(self._landed.read_landed, wanted, generations)
-        seen: dict[Hashable, Seen] = {}
+        seen: dict[Hashable, CachedParts] = {}
         totals: dict[str, int] = {}
         for counter, f in found.items():
             total, pending = amounts.get(keys[counter]) or (None, 0)
             waits = sum(amount for generation, amount in f.waits if generation not in landed)
             exists = total is not None or pending != 0
-            seen[keys[counter]] = Seen(total or 0, pending + waits, 0, exists)
+            seen[keys[counter]] = CachedParts(total or 0, pending + waits, 0, exists)
             # Increments landed since are in this total, and would be added to it once more.
             fillable = exists or self._landed.inserts
             if f.lease and fillable and landed.isdisjoint(g for g, _ in f.waits):
@@ -130,7 +136,7 @@ class Asking:
         yield from self._fill(totals, found)
         return seen
 
-    def _fill(self, totals: Mapping[str, int], found: Mapping[str, Found]) -> Steps[None]:
+    def _fill(self, totals: Mapping[str, int], found: Mapping[str, CachedState]) -> Steps[None]:
         """Leave totals for others, or let others ask who wait for them."""
         # What only this transaction sees is not for others.
         if totals and not (yield self._landed.sees_settled):
@@ -146,10 +152,10 @@ class Asking:
                 yield self._pending.fill(fills)
 
 
-def _kept(found: Mapping[str, Found], keys: Names) -> dict[Hashable, Seen]:
+def _kept(found: Mapping[str, CachedState], keys: Names) -> dict[Hashable, CachedParts]:
     """Values with totals that are still good."""
     return {
-        keys[counter]: Seen(f.kept[0], f.pending, f.kept[1])
+        keys[counter]: CachedParts(f.kept[0], f.pending, f.kept[1])
         for counter, f in found.items()
         if f.kept
     }

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from django_counters import clock
 from django_counters.exceptions import RecordMissing, UnsupportedConsistency
 from django_counters.stores.base import PendingField, PendingParts, ReadsStore
-from django_counters.types import Batch, Claim, Delta, Peak, Raised, Reading, Taken
+from django_counters.types import Batch, Claim, Delta, OnceResult, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown
 
 
@@ -101,7 +101,7 @@ class Raises(Strategy, Protocol):
 class CountsOnce(Strategy, Protocol):
     """A strategy that can count once for each actor."""
 
-    def apply_once(self, delta: Delta, claim: Claim) -> Taken | None:
+    def apply_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
         """Make a change and the row of its actor in one statement.
 
         None, and nothing changed, where it takes two statements, or where the change is refused.
@@ -159,7 +159,7 @@ class Summed:
         )
 
 
-class Pending(Protocol):
+class PendingAmounts(Protocol):
     """What an `Intake` has of some counters, from before their values are read."""
 
     def after(self) -> tuple[Mapping[str, int], Collection[str]]:
@@ -197,7 +197,7 @@ class Intake(Protocol):
         The change has no token and no bounds, and isn't made ``immediately``.
         """
 
-    def pending(self, keys: Collection[str], using: str) -> Pending | None:
+    def pending(self, keys: Collection[str], using: str) -> PendingAmounts | None:
         """Return what it has of counters of the namespace; None if it has nothing at all.
 
         Called before each read of their values.

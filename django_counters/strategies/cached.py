@@ -28,9 +28,9 @@ from django_counters.stores.base import (
     LARGEST_SUM,
     NO_TOTALS,
     Added,
+    CachedState,
     CachedStore,
     CellSearch,
-    Found,
     LandedStore,
     Lease,
     PendingField,
@@ -41,7 +41,7 @@ from django_counters.stores.sql.batches import record_unsent
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.strategies import exact, ledger
-from django_counters.strategies.asking import PAUSES, Asking, Seen
+from django_counters.strategies.asking import PAUSES, Asking, CachedParts
 from django_counters.strategies.base import Heard, Outside, Strategy
 from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
 from django_counters.strategies.ledger import Claimed
@@ -100,7 +100,7 @@ class Raising:
         """
         told: tuple[Lease, int] | None = None
         for pause in PAUSES:
-            found: Raised | Found = yield self._pending.maximum(counter, number, _AGE, told)
+            found: Raised | CachedState = yield self._pending.maximum(counter, number, _AGE, told)
             if isinstance(found, Raised):
                 return found
             told = None
@@ -256,7 +256,9 @@ class Cached(Outside):
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The amount that waits in Redis for counters, in each generation; one round trip."""
         counters = self._counters(keys)
-        found: Mapping[str, Found] = self._pending.send(self._pending.look(counters, NO_TOTALS))
+        found: Mapping[str, CachedState] = self._pending.send(
+            self._pending.look(counters, NO_TOTALS)
+        )
         return {counters[counter]: seen.waits for counter, seen in found.items()}
 
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
@@ -387,7 +389,7 @@ class Cached(Outside):
         ((counter, delta),) = keys.items()
         if delta.effects or abs(delta.by) > LARGEST_SUM:
             return None
-        found: Found | None = yield self._pending.add_only(counter, delta.by, age)
+        found: CachedState | None = yield self._pending.add_only(counter, delta.by, age)
         if found is None:
             return None
         if found.total is None:
@@ -446,7 +448,7 @@ class Cached(Outside):
         return self._unknown(deltas, Unknown.SPILLED)
 
     def _new_values(
-        self, found: Mapping[str, Found], keys: Mapping[str, Delta], age: int
+        self, found: Mapping[str, CachedState], keys: Mapping[str, Delta], age: int
     ) -> Steps[NewValues]:
         """The values after a change. Counted increments stay counted, whether or not they are."""
         if age == NO_TOTALS:
@@ -494,7 +496,7 @@ class Cached(Outside):
 
     def _values(self, keys: Sequence[Hashable], max_age: float | None) -> Steps[Any]:
         """The parts of many values, page by page."""
-        seen: dict[Hashable, Seen] = {}
+        seen: dict[Hashable, CachedParts] = {}
         for start in range(0, len(keys), _PAGE):
             page = keys[start : start + _PAGE]
             try:

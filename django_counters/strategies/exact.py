@@ -19,7 +19,7 @@ from django_counters.strategies.base import Heard, Strategy, Summed
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import quota_refusal, refusal, refuse_beyond_quotas
-from django_counters.types import INT8, Amounts, Batch, Claim, Delta, Peak, Raised, Taken
+from django_counters.types import INT8, Amounts, Batch, Claim, Delta, OnceResult, Peak, Raised
 
 
 class Exact(Summed):
@@ -62,7 +62,7 @@ class Exact(Summed):
             refuse_beyond_quotas(batch.deltas, self._totals, counted=True)
         return values
 
-    def apply_once(self, delta: Delta, claim: Claim) -> Taken | None:
+    def apply_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
         """Make a change and the row of its actor in one statement."""
         return self._totals.add_once(delta, claim)
 

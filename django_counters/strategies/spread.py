@@ -19,7 +19,7 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.rights import SqlRights
 from django_counters.strategies.base import Summed
 from django_counters.strategies.refusals import refusal
-from django_counters.types import Batch, Claim, Delta, Taken
+from django_counters.types import Batch, Claim, Delta, OnceResult
 
 AUTO = "auto"
 MOST_ROWS = 64
@@ -84,7 +84,7 @@ class Spread(Summed):
             raise self._refused(delta)
         return {delta.key: value}
 
-    def apply_once(self, delta: Delta, claim: Claim) -> Taken | None:
+    def apply_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
         """Make a change and the row of its actor in one statement."""
         self._refuse_ceiling(delta)
         # A floor is not asked: only a counted amount is taken back.

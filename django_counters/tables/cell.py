@@ -12,7 +12,7 @@ from django_counters.tables.counter import KeyField
 from django_counters.tables.measured import OfPeriod, Period
 
 
-class Sharded(OfPeriod):
+class ShardedNumber(OfPeriod):
     """A number of one counter, one period, one set of tags.
 
     Writers who do not wait for each other have rows of their own, by ``shard``: the number is the
@@ -31,7 +31,7 @@ class Sharded(OfPeriod):
         return f"{self.key} {self.start} {self.value}"
 
 
-class CounterCell(Sharded):
+class CounterCell(ShardedNumber):
     """One counter, one period, one set of tags. Change it by counting; read it with ``series``.
 
     Writers who do not wait for each other have rows of their own, by ``shard``: the value of a

@@ -8,10 +8,10 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.measure import OCCURRENCE, Kind
-from django_counters.tables.cell import Sharded
+from django_counters.tables.cell import ShardedNumber
 
 
-class CounterOccurrence(Sharded):
+class CounterOccurrence(ShardedNumber):
     """One counter, one period, one set of tags: how many changes. Beside each there is a cell.
 
     It is written where the cell is. Change it by counting; read it with ``series…occurrences()``.

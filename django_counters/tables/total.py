@@ -37,7 +37,7 @@ class Loaded(int):
         return self.__reduce__()
 
 
-class Assigned(int):
+class AssignedNumber(int):
     """A number that was assigned to a record after it was loaded: no row has had it."""
 
 
@@ -69,7 +69,7 @@ class TotalAttribute(DeferredAttribute):
         self._keep(instance, value)
 
     def _keep(self, instance: models.Model, value: Any) -> None:
-        """Set the number of an instance, as an `Assigned` one if its row never had it."""
+        """Set the number of an instance, as an `AssignedNumber` one if its row never had it."""
         name = self.field.attname
         # Django sets `adding` when it has loaded or saved a row.
         if isinstance(value, int) and "adding" in vars(instance._state):
@@ -82,7 +82,7 @@ class TotalAttribute(DeferredAttribute):
                 # refresh_from_db() assigns the number of another instance of the row.
                 of_row = value._field == self.field and source.pk == instance.pk  # type: ignore[attr-defined]
             if not of_row:
-                value = Assigned(value)
+                value = AssignedNumber(value)
         instance.__dict__[name] = plain(value)
 
     def _watch(self, instance: models.Model, name: str, value: Any) -> None:

@@ -19,7 +19,7 @@ from django_counters.write.change import Ref, named
 from django_counters.write.records import native_of
 
 
-class Place(NamedTuple):
+class ActorCounters(NamedTuple):
     """A namespace, or a field, whose counters count once for each actor."""
 
     measure: Measure
@@ -52,27 +52,27 @@ class Place(NamedTuple):
         return Ref(table, native, recipe, bounds, using, measure=measure)
 
 
-def once_places(using: str) -> Iterator[Place]:
+def once_places(using: str) -> Iterator[ActorCounters]:
     """The namespaces and fields of a database that declare ``once``."""
     if COUNTERS.stands_in(using):
         for policy in registry.policies().values():
             if policy.measure is not None and policy.measure.once is not None:
-                yield Place(policy.measure)
+                yield ActorCounters(policy.measure)
     for model in apps.get_models(include_auto_created=True):
         if router.allow_migrate_model(using, model):
             for field in model._meta.local_concrete_fields:
                 if isinstance(field, TotalField) and field.measure and field.measure.once:
-                    yield Place(field.measure, field)
+                    yield ActorCounters(field.measure, field)
 
 
-def counting_actors(using: str, namespace: str | None = None) -> Iterator[Place]:
+def counting_actors(using: str, namespace: str | None = None) -> Iterator[ActorCounters]:
     """Those of which the value is how many actors there are; or a namespace alone."""
     for place in once_places(using):
         if place.measure.counts_actors and namespace in (None, place.measure.name):
             yield place
 
 
-def differing(place: Place, using: str) -> Iterator[Drift]:
+def differing(place: ActorCounters, using: str) -> Iterator[Drift]:
     """The counters of a place whose value is not how many rows of actors they have."""
     stored = registry.measures(using).find(place.measure.name)
     # A measure without a row has no actors: then all of its counters are zero.

@@ -22,14 +22,14 @@ from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.uniques import SqlUniques
 from django_counters.tables import CounterActor, CounterMeasure, CounterUnique
 from django_counters.types import UNBOUNDED, Claim
-from django_counters.upkeep.actors import Place, once_places
+from django_counters.upkeep.actors import ActorCounters, once_places
 from django_counters.write.change import Change
 from django_counters.write.pipeline import change
 
 _PAGE = 500
 
 
-class Asked(NamedTuple):
+class ForgottenActor(NamedTuple):
     """The person to forget.
 
     Attributes:
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
 class Forgetter(Protocol):
     """Forgets a person in one place. It can be called again where it was interrupted."""
 
-    def __call__(self, asked: Asked, /) -> Mapping[str, int]:
+    def __call__(self, asked: ForgottenActor, /) -> Mapping[str, int]:
         """Forget; how much was found of each kind."""
 
 
@@ -69,7 +69,7 @@ def forget_actor(
     Raises:
         InvalidActor: this is no actor.
     """
-    asked = Asked(actor_of(who), using, keep_counts, dry_run)
+    asked = ForgottenActor(actor_of(who), using, keep_counts, dry_run)
     found: Tally[str] = Tally()
     for forget in FORGETTERS:
         found.update(forget(asked))
@@ -80,7 +80,7 @@ def forget_actor(
     return dict(found)
 
 
-def forget_rows(asked: Asked) -> Mapping[str, int]:
+def forget_rows(asked: ForgottenActor) -> Mapping[str, int]:
     """Forget what a person has counted once."""
     found = Tally({"taken_back": 0, "renamed": 0, "deleted": 0})
     if not router.allow_migrate_model(asked.using, CounterActor):
@@ -92,7 +92,7 @@ def forget_rows(asked: Asked) -> Mapping[str, int]:
     return found
 
 
-def _rows(asked: Asked) -> Iterator[tuple[CounterActor, str]]:
+def _rows(asked: ForgottenActor) -> Iterator[tuple[CounterActor, str]]:
     """The rows of a person, with the names of their measures."""
     rows = CounterActor._base_manager.using(asked.using).filter(actor=asked.actor)
     with Session(asked.using).translated():
@@ -106,14 +106,14 @@ def _rows(asked: Asked) -> Iterator[tuple[CounterActor, str]]:
                 last = page[-1].key
 
 
-def _deed(asked: Asked, place: Place | None) -> str:
+def _deed(asked: ForgottenActor, place: ActorCounters | None) -> str:
     """What becomes of a row."""
     if place is None or not place.measure.counts_actors:
         return "deleted"
     return "renamed" if asked.keep_counts else "taken_back"
 
 
-def _forgotten(asked: Asked, row: CounterActor, place: Place | None) -> str:
+def _forgotten(asked: ForgottenActor, row: CounterActor, place: ActorCounters | None) -> str:
     """Forget one row, in a transaction of its own; what became of it."""
     deed = _deed(asked, place)
     if deed == "taken_back" and place is not None:
@@ -134,7 +134,7 @@ def _forgotten(asked: Asked, row: CounterActor, place: Place | None) -> str:
     return deed
 
 
-def forget_members(asked: Asked) -> Mapping[str, int]:
+def forget_members(asked: ForgottenActor) -> Mapping[str, int]:
     """Forget whom sets of distinct actors have: with ``keep_counts`` a random member takes the
     place.
 

@@ -16,7 +16,7 @@ from django_counters.stores.sql.deltas import AHEAD
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.stores.sql.partitions import Busy, SqlPartitions
+from django_counters.stores.sql.partitions import PartitionBusy, SqlPartitions
 from django_counters.strategies.ledger import LEAST_RETENTION
 from django_counters.tables.standing import ENTRIES
 
@@ -38,7 +38,7 @@ class Step:
 
 
 @dataclass
-class Report:
+class PartitionReport:
     """The result of `maintain`.
 
     ``busy``: locked partitions, to be tried again. ``failed``: partitions that the database
@@ -101,7 +101,7 @@ def maintain(
     ahead: int = AHEAD_OF_TIME,
     keep: timedelta | None = None,
     width: timedelta = DAY,
-) -> Report:
+) -> PartitionReport:
     """Do what `plan` says. Any number of these can run at once; those who count never wait long.
 
     A partition is sealed when no token can belong to it any more and all of it is rolled up, and
@@ -109,7 +109,7 @@ def maintain(
     The clock is that of the database: one of a host that is wrong would drop too early. Where a
     database has no partitions, entries that are past their retention are deleted.
     """
-    report, store = Report(), SqlPartitions(using)
+    report, store = PartitionReport(), SqlPartitions(using)
     if not store.exist:
         report.forgotten = _forget(store, using, retention() if keep is None else keep)
         return report
@@ -126,7 +126,7 @@ def make_ahead(using: str) -> None:
             store.create(step.extent.since, step.extent.until)
 
 
-def _take(step: Step, store: SqlPartitions, report: Report) -> None:
+def _take(step: Step, store: SqlPartitions, report: PartitionReport) -> None:
     """Take one step. What fails for one partition leaves the others to be done."""
     name = step.extent.name or f"{step.extent.since:%Y-%m-%d}"
     try:
@@ -137,7 +137,7 @@ def _take(step: Step, store: SqlPartitions, report: Report) -> None:
             report.sealed.extend([name] if store.seal(step.extent) else [])
         else:
             report.dropped.extend([name] if store.drop(name) else [])
-    except Busy:
+    except PartitionBusy:
         report.busy.append(name)
     except CounterError:
         # The database is gone, or cannot be written at all.

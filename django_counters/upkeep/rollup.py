@@ -26,7 +26,7 @@ PAGE = 500
 
 
 @dataclass
-class Report:
+class RollupReport:
     """The result of a rollup, or of a dry run.
 
     Attributes:
@@ -56,7 +56,7 @@ def rollup(
     *,
     dry_run: bool = False,
     page: int = PAGE,
-) -> Report:
+) -> RollupReport:
     """Fold all shards and slots that are not locked, and all finished entries, into the totals.
 
     Each page of counters is one transaction for one half of their rows, so that writers always
@@ -74,7 +74,7 @@ def rollup(
     Raises:
         LedgerFenced: the ledger came from another server; shards and slots are folded.
     """
-    report, began = Report(), time.monotonic()
+    report, began = RollupReport(), time.monotonic()
     for place in places(using):
         if not dry_run:
             _fold(place, page, report)
@@ -88,17 +88,17 @@ def rollup(
         report.members = uniques.waiting() if dry_run else uniques.fold()
     if not dry_run:
         seconds = time.monotonic() - began
-        upkeep_done.tell(Report, work="rollup", using=using, seconds=seconds, report=report)
+        upkeep_done.tell(RollupReport, work="rollup", using=using, seconds=seconds, report=report)
     return report
 
 
 def fold_renamed(using: str) -> None:
     """Fold what was counted in slots before fields got other names, so that values have it."""
     for place in renamed(using):
-        _fold(place, PAGE, Report())
+        _fold(place, PAGE, RollupReport())
 
 
-def _fold_entries(using: str, report: Report) -> None:
+def _fold_entries(using: str, report: RollupReport) -> None:
     try:
         folded = SqlHorizon(using).fold()
     except LedgerFenced as error:
@@ -114,7 +114,7 @@ def _fold_entries(using: str, report: Report) -> None:
         maintain(using)
 
 
-def _fold(place: Foldable, page: int, report: Report) -> None:
+def _fold(place: Foldable, page: int, report: RollupReport) -> None:
     for found in place.folding.pages(page):
         strange = place.folding.strange(found)
         report.stuck.extend(f"{place.label}:{key}" for key in strange)

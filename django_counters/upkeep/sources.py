@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PATIENCE = 5.0
 
 
-class Source(NamedTuple):
+class RedisSource(NamedTuple):
     """A Redis of cached counters.
 
     Attributes:
@@ -51,7 +51,7 @@ def sources(using: str) -> Iterator[RedisPending]:
             raise InvalidConfiguration(problem=source.problem)
 
 
-def known(using: str) -> Iterator[Source]:
+def known(using: str) -> Iterator[RedisSource]:
     """Every Redis that is declared for a database, or was. Connects to none of them."""
     if not COUNTERS.stands_in(using):
         return
@@ -64,7 +64,7 @@ def known(using: str) -> Iterator[Source]:
         yield _source(name, using)._replace(is_declared=False, was_flushed=True)
 
 
-def declared_sources(*aliases: str) -> list[Source]:
+def declared_sources(*aliases: str) -> list[RedisSource]:
     """Every Redis that is declared for one of these databases, once. Connects to nothing."""
     caches = {cache: (using, by) for using in aliases for cache, by in declared(using).items()}
     return [
@@ -73,13 +73,13 @@ def declared_sources(*aliases: str) -> list[Source]:
     ]
 
 
-def _source(cache: str, using: str) -> Source:
+def _source(cache: str, using: str) -> RedisSource:
     try:
         pending = registry.pending(cache, PATIENCE, using)
     except InvalidConfiguration as error:
         # There may be a password in a URL.
-        return Source("Redis" if "://" in cache else cache, None, error.problem)
-    return Source(pending.name, pending)
+        return RedisSource("Redis" if "://" in cache else cache, None, error.problem)
+    return RedisSource(pending.name, pending)
 
 
 def declared(using: str) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ from django_counters.upkeep.actors import counting_actors, differing
 
 
 @dataclass
-class Report:
+class VerifyReport:
     """The findings of `verify`.
 
     Attributes:
@@ -47,7 +47,7 @@ def verify(
     *,
     namespace: str | None = None,
     sample: int | None = None,
-) -> Report:
+) -> VerifyReport:
     """Compare the totals of the ledger with its entries: archive + retained = total + tail.
 
     A deleted total is a difference even if all of its entries are pending.
@@ -66,7 +66,7 @@ def verify(
     prefix = f"{namespace}:" if namespace else ""
     lacks = dialect_of(using).lacks
     keys = None if sample is None else [] if "ledger" in lacks else inquiry.sample(prefix, sample)
-    report = Report()
+    report = VerifyReport()
     if "ledger" not in lacks:
         astray = _recount(using, report, prefix, keys)
         report.drifts[:0] = inquiry.drift(prefix, keys, astray)
@@ -88,7 +88,7 @@ def verify(
 
 
 def _recount(
-    using: str, report: Report, prefix: str, keys: Sequence[str] | None
+    using: str, report: VerifyReport, prefix: str, keys: Sequence[str] | None
 ) -> Mapping[str, int]:
     """Whether sealed partitions have what they had; how much more some counters have in them.
 

@@ -12,7 +12,7 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import CountsOnce
 from django_counters.tokens import Token
-from django_counters.types import Batch, Claim, Delta, Taken
+from django_counters.types import Batch, Claim, Delta, OnceResult
 from django_counters.values import Counted, Replayed, Result, Unknown
 from django_counters.write.change import Change, Ref
 from django_counters.write.once import Call, once
@@ -88,7 +88,7 @@ def _changed(asked: Change) -> Result:
     return Counted(taken.value)
 
 
-def _in_two_steps(strategy: CountsOnce, delta: Delta, claim: Claim, ref: Ref) -> Taken:
+def _in_two_steps(strategy: CountsOnce, delta: Delta, claim: Claim, ref: Ref) -> OnceResult:
     """The row first, then the change, in one transaction or in a savepoint of the caller's."""
     actors = registry.actors(ref.using)
     with actors.all_or_nothing():
@@ -96,10 +96,10 @@ def _in_two_steps(strategy: CountsOnce, delta: Delta, claim: Claim, ref: Ref) ->
             raise RecordMissing(key=ref.label)
         changes = actors.claim if delta.by > 0 else actors.release
         if not changes(delta.key, claim):
-            return Taken(False, strategy.read(delta.key, "exact", 0.0).value)
+            return OnceResult(False, strategy.read(delta.key, "exact", 0.0).value)
         value = strategy.apply(Batch((delta,)))[delta.key]
         assert isinstance(value, int), f"{strategy.name} knows its values"
-        return Taken(True, value)
+        return OnceResult(True, value)
 
 
 def toggle(ref: Ref, event: Event) -> Toggled:

@@ -31,7 +31,7 @@ from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta, Effect, Quota
 from django_counters.values import NewValues
 from django_counters.write.pipeline import all_or_nothing
-from django_counters.write.records import Place, check_record_id
+from django_counters.write.records import CounterColumn, check_record_id
 from django_counters.write.telling import applied, tell
 
 Rows = models.QuerySet[Any, Any]
@@ -47,9 +47,9 @@ class FieldChange(NamedTuple):
     quotas: tuple[Quota, ...]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CounterColumn:
         """Where its totals stand, and the declaration for it."""
-        place: Place = self.field.declared()
+        place: CounterColumn = self.field.declared()
         return place
 
     @property
@@ -79,7 +79,7 @@ def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldC
         InvalidMoment, InvalidTags, UnsupportedSeries: it cannot be.
         InvalidActor: it counts once for each actor.
     """
-    place: Place = field.declared()
+    place: CounterColumn = field.declared()
     admits, label = not place.recipe.can.outside, place.table.label
     refuse_uncounted(place.measure, label)
     known = registry.measures(using)

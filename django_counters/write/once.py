@@ -30,14 +30,14 @@ class Call(NamedTuple):
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-class Answer(NamedTuple):
+class ClaimResult(NamedTuple):
     """The result of the call that counted, and whether that was before."""
 
     values: Mapping[str, Result]
     replayed: bool
 
 
-def once(token: Token, call: Call, using: str, work: Work) -> Answer:
+def once(token: Token, call: Call, using: str, work: Work) -> ClaimResult:
     """Do ``work`` unless the token was used for it before; its former result.
 
     Both are one transaction, or a savepoint in the caller's: where the work fails, the token is
@@ -47,10 +47,10 @@ def once(token: Token, call: Call, using: str, work: Work) -> Answer:
     with tokens.all_or_nothing():
         earlier = tokens.claim(token, call.fingerprint, _of_entry)
         if earlier is not None:
-            return Answer({key: _remembered(key, kept) for key, kept in earlier.items()}, True)
+            return ClaimResult({key: _remembered(key, kept) for key, kept in earlier.items()}, True)
         values = work()
         tokens.keep(token, {key: _kept(value) for key, value in values.items()})
-    return Answer({key: result_of(value) for key, value in values.items()}, False)
+    return ClaimResult({key: result_of(value) for key, value in values.items()}, False)
 
 
 def _of_entry(key: str, delta: int) -> bytes:

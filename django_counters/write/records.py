@@ -26,7 +26,7 @@ from django_counters.write.change import Ref, named
 _SLOTTED = slotted.DECLARED.recipe(of_field=True)
 
 
-class Place(NamedTuple):
+class CounterColumn(NamedTuple):
     """Where a counter of a model's records stands, and the declaration for it."""
 
     table: Table
@@ -49,10 +49,12 @@ def in_slots(record: object, name: object, using: str | None) -> Ref:
     return Ref(table, key, recipe, bounds, alias, measure=measure)
 
 
-def place_of(model: type[models.Model], name: str) -> Place:
+def place_of(model: type[models.Model], name: str) -> CounterColumn:
     """Where a counter of a model's records stands, and the declaration for its slots."""
     column = column_of(model, name)
-    return Place(registry.records(model, name), _SLOTTED) if column is None else column.place()
+    return (
+        CounterColumn(registry.records(model, name), _SLOTTED) if column is None else column.place()
+    )
 
 
 def column_of(model: type[models.Model], name: str) -> TotalField | None:

@@ -21,13 +21,13 @@ from django_counters.contrib.buffers import files as writing
 from django_counters.contrib.buffers import pages, process
 from django_counters.contrib.buffers.adopting import _land, adopt, left
 from django_counters.contrib.buffers.files import read
-from django_counters.contrib.buffers.pages import Sealed, Serial, entry_in, text_of
+from django_counters.contrib.buffers.pages import SealedInterval, Serial, entry_in, text_of
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter, CounterIncident, CounterPosition
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.testing import override_counters
 from django_counters.types import Cell
 from django_counters.write.landing import STILL, Entries, Entry
@@ -109,7 +109,7 @@ def test_pages_are_the_same_in_every_process() -> None:
     some: Entries = {f"hits:{number}": 1 for number in range(8)}
     more = {"hits:none": 0, **dict(reversed(some.items()))}
     for entries in (some, more):
-        sealed = Sealed(dict(entries), Serial("0" * 32, 3), 2)
+        sealed = SealedInterval(dict(entries), Serial("0" * 32, 3), 2)
         assert [sealed.page(key).number - 3_000_000 for key in some] == NUMBERS
 
 
@@ -168,7 +168,7 @@ class TestTwice:
         (file,) = files(root)
         found = read(file)
         monkeypatch.setattr(made, "_before", overtaken)
-        with pytest.raises(Busy):
+        with pytest.raises(PartitionBusy):
             _land(found)
         _land(found)
         assert (turns, landed()) == ([1], 7)

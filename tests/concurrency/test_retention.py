@@ -18,9 +18,9 @@ from django_counters import clock
 from django_counters.exceptions import TokenExpired
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterPartition
 from django_counters.stores.sql.dialects.ledger import Extent
-from django_counters.stores.sql.partitions import Busy, SqlPartitions
+from django_counters.stores.sql.partitions import PartitionBusy, SqlPartitions
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.partitions import Report, maintain
+from django_counters.upkeep.partitions import PartitionReport, maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.concurrency.book import Book
@@ -82,7 +82,7 @@ class TestSealing:
         with transaction.atomic(using="late"):
             append(token, using="late")
             rollup()
-            with pytest.raises(Busy):
+            with pytest.raises(PartitionBusy):
                 seal(token)
         assert not seal(token)
         roll_up()
@@ -108,7 +108,7 @@ class TestSealing:
         token = token_of_before()
         with transaction.atomic(using="late"):
             assert Counter.objects.value("a", using="late") == 0
-            with pytest.raises(Busy):
+            with pytest.raises(PartitionBusy):
                 seal(token)
         assert seal(token)
 
@@ -167,7 +167,7 @@ class Street:
     begun: threading.Barrier
     ended: threading.Event
 
-    def drop(self) -> list[Report]:
+    def drop(self) -> list[PartitionReport]:
         """Try it while somebody reads, and again when nobody does for long."""
         self.begun.wait(PATIENCE)
         first = maintain(width=HOUR, keep=AT_ONCE)

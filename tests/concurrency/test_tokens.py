@@ -16,7 +16,7 @@ from django_counters import clock
 from django_counters.exceptions import (
     TokenConflict,
 )
-from django_counters.intake.land import Landing
+from django_counters.intake.land import ParcelLanding
 from django_counters.intake.landed import Landed
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.base import Parcel, Tokened
@@ -79,7 +79,7 @@ def land_tokens(tokens: Sequence[UUID | str], using: str) -> Landed:
     sums = {"plain": 5 * len(tokens)}
     parcel = Parcel(mint(clock.utc()).hex, "elsewhere", sums, tokens=tokened)
     with transaction.atomic(using=using):
-        return Landing(using, "elsewhere").land([parcel])
+        return ParcelLanding(using, "elsewhere").land([parcel])
 
 
 def append(token: UUID | str, using: str) -> bool:

@@ -11,11 +11,11 @@ from rest_framework.response import Response
 
 from django_counters.rest.base import CounterView
 from django_counters.rest.permissions import CounterPermission, MayRead
-from django_counters.rest.problems import Kind
+from django_counters.rest.problems import ProblemKind
 from tests.extension.errors import NoMood
 from tests.extension.models import Mood
 
-PROBLEMS: Mapping[type[Exception], Kind] = {NoMood: Kind(404, "no-mood")}
+PROBLEMS: Mapping[type[Exception], ProblemKind] = {NoMood: ProblemKind(404, "no-mood")}
 
 
 @extend_schema(exclude=True)

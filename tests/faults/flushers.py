@@ -76,14 +76,14 @@ def flush_once(step: Any, *, alone: bool) -> str:
 
 def hook(step: Any) -> None:
     """Tell of the steps within the transaction, too. For this process alone."""
-    from django_counters.intake.land import Landing
+    from django_counters.intake.land import ParcelLanding
     from django_counters.intake.redis_generations import Generations
     from django_counters.stores.sql.batches import SqlBatches
 
     patch = pytest.MonkeyPatch()
     for owner, name, told in (
         (SqlBatches, "claim", "claimed"),
-        (Landing, "land", "before commit"),
+        (ParcelLanding, "land", "before commit"),
         (Generations, "commit", "committed"),
     ):
         patch.setattr(owner, name, _telling(getattr(owner, name), step, told))

@@ -44,22 +44,22 @@ def apply(name: str) -> None:
 
 
 def _break_cells(name: str) -> None:
-    from django_counters.intake.land import Landing
+    from django_counters.intake.land import ParcelLanding
     from django_counters.intake.landed import Landed
 
-    land, add_cells = Landing.land, Landing._add_cells
+    land, add_cells = ParcelLanding.land, ParcelLanding._add_cells
 
-    def land_again(self: Landing, parcels: Sequence[Parcel], sums: Any = None) -> Landed:
+    def land_again(self: ParcelLanding, parcels: Sequence[Parcel], sums: Any = None) -> Landed:
         landed = land(self, parcels, sums)
         if not landed.parcels:
             add_cells(self, [parcel.cells for parcel in parcels], [], landed, [])
         return landed
 
-    def add_others(self: Landing, parts: Any, *others: Any) -> None:
+    def add_others(self: ParcelLanding, parts: Any, *others: Any) -> None:
         add_cells(self, [dict(list(part.items())[1:]) for part in parts], *others)
 
     patch = pytest.MonkeyPatch()
     if name == UNCLAIMED:
-        patch.setattr(Landing, "land", land_again)
+        patch.setattr(ParcelLanding, "land", land_again)
     else:
-        patch.setattr(Landing, "_add_cells", add_others)
+        patch.setattr(ParcelLanding, "_add_cells", add_others)

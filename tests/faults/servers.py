@@ -17,7 +17,7 @@ import psycopg
 import pytest
 import redis
 
-from django_counters.stores.redis.keys import CELL, SLOTS, Slots
+from django_counters.stores.redis.keys import CELL, SLOTS, SlotKeys
 from example_project.bootstrap import binaries, children, folders, postgres
 from example_project.bootstrap.binaries import Program
 from example_project.bootstrap.children import Child
@@ -152,10 +152,10 @@ def held(client: Any, *, then: str = "", slots: Iterable[int] = range(SLOTS)) ->
     return frozenset(name for names in found for name in names if not name.startswith(special))
 
 
-def slots_in(client: Any) -> Slots | None:
+def slots_in(client: Any) -> SlotKeys | None:
     """The slots of the one database whose increments are in a Redis."""
     found = next(client.scan_iter("djc:{default:*", 1000), None)
-    return found and Slots("default", found.split(":")[2])
+    return found and SlotKeys("default", found.split(":")[2])
 
 
 @contextmanager

@@ -10,11 +10,11 @@ import pytest
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.intake.flush import flush
-from django_counters.intake.land import Landing
+from django_counters.intake.land import ParcelLanding
 from django_counters.models import Counter
 from django_counters.stores.base import Parcel
 from django_counters.stores.redis.keys import slot_of
-from django_counters.stores.redis.pending import RedisPending, Sealed
+from django_counters.stores.redis.pending import RedisPending, SealedGeneration
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 PATIENCE = 30
@@ -30,21 +30,27 @@ class Order:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.done: list[tuple[str, str]] = []
         self._changed = threading.Condition()
-        contents, acknowledge, land = RedisPending.parcel, RedisPending.acknowledge, Landing.land
+        contents, acknowledge, land = (
+            RedisPending.parcel,
+            RedisPending.acknowledge,
+            ParcelLanding.land,
+        )
 
-        def read(pending: RedisPending, sealed: Sealed) -> Parcel | None:
+        def read(pending: RedisPending, sealed: SealedGeneration) -> Parcel | None:
             found = contents(pending, sealed)
             self._note("read", sealed.generation)
             return found
 
         def remove(
-            pending: RedisPending, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int]
+            pending: RedisPending,
+            landed: Mapping[SealedGeneration, Sequence[str]],
+            lost: Collection[int],
         ) -> None:
             for sealed in landed:
                 self._note("removed", sealed.generation)
             acknowledge(pending, landed, lost)
 
-        def landed(landing: Landing, parcels: Sequence[Parcel], sums: Any) -> Any:
+        def landed(landing: ParcelLanding, parcels: Sequence[Parcel], sums: Any) -> Any:
             (generation,) = [one.id for one in parcels]
             last = len(self.times("committed")) == 2
             # The database is at work: meanwhile the next one is read.
@@ -55,7 +61,7 @@ class Order:
 
         patch.setattr(RedisPending, "parcel", read)
         patch.setattr(RedisPending, "acknowledge", remove)
-        patch.setattr(Landing, "land", landed)
+        patch.setattr(ParcelLanding, "land", landed)
 
     def times(self, what: str) -> list[str]:
         return [generation for done, generation in self.done if done == what]
@@ -123,7 +129,7 @@ def test_what_cannot_be_read_ahead_is_not_lost(
 ) -> None:
     contents, times = RedisPending.parcel, iter(range(1, 10))
 
-    def away(pending: RedisPending, sealed: Sealed) -> Parcel | None:
+    def away(pending: RedisPending, sealed: SealedGeneration) -> Parcel | None:
         if next(times) == 2:
             raise CounterUnavailable(using="its Redis", reason="away")
         return contents(pending, sealed)

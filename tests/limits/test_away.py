@@ -12,7 +12,7 @@ from asgiref.sync import async_to_sync
 from django.core.checks import run_checks
 from django.test import override_settings
 
-from django_counters.contrib.limits import Limit, Taken, limited
+from django_counters.contrib.limits import Limit, LimitResult, limited
 from django_counters.contrib.limits import limit as limit_module
 from django_counters.contrib.limits.limit import limit_away
 from tests.limits.test_views import ask, plain, waiting
@@ -24,8 +24,8 @@ DEAD = {
         "LOCATION": "redis://127.0.0.1:1/0",
     }
 }
-REFUSED = Taken(False, 0, 1.0, 1.0, counted=False)
-ADMITTED = Taken(True, 0, 0.0, 0.0, counted=False)
+REFUSED = LimitResult(False, 0, 1.0, 1.0, counted=False)
+ADMITTED = LimitResult(True, 0, 0.0, 0.0, counted=False)
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def away(**options: Any) -> Limit:
     ],
 )
 def test_what_the_settings_say(
-    setting: Any, own: Any, expected: Taken, told: list[dict[str, Any]]
+    setting: Any, own: Any, expected: LimitResult, told: list[dict[str, Any]]
 ) -> None:
     given = {} if setting is None else {"COUNTERS_LIMITS_WHEN_AWAY": setting}
     one = away(when_away=own)

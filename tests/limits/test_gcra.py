@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_counters import clock
-from django_counters.contrib.limits import Limit, Taken
+from django_counters.contrib.limits import Limit, LimitResult
 from django_counters.contrib.limits.algorithms import Gcra
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.exceptions import InvalidConfiguration
@@ -46,7 +46,7 @@ def limit(name: str, rate: Rate = SLOW, *, cache: str | None) -> Limit:
     return Limit(name, rate, cache=cache, timeout=PATIENCE)
 
 
-def take(name: str, rate: Rate = SLOW, *, cache: str | None, cost: int = 1) -> Taken:
+def take(name: str, rate: Rate = SLOW, *, cache: str | None, cost: int = 1) -> LimitResult:
     return limit(name, rate, cache=cache).take(WHO, cost)
 
 
@@ -288,4 +288,4 @@ def test_as_a_plain_bucket(kept: Kept, visited: tuple[Rate, list[tuple[int, int]
             told = bucket.result(kept(store, bucket.draw(store.digest, cost)), cost)
             admitted, held, short = plain.take(store.now, cost)
             more = (held + 1) * interval - plain.held
-            assert told == Taken(admitted, held, short / SECOND, more / SECOND)
+            assert told == LimitResult(admitted, held, short / SECOND, more / SECOND)

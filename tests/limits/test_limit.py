@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 from django.test import RequestFactory
 
-from django_counters.contrib.limits import Limit, Taken
+from django_counters.contrib.limits import Limit, LimitResult
 from django_counters.contrib.limits.limit import prune_limits
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.rates import Rate
@@ -170,13 +170,13 @@ class TestWhom:
 def test_the_call_that_waits_is_not_for_event_loops() -> None:
     one = some_limit("1/day")
 
-    async def work() -> Taken:
+    async def work() -> LimitResult:
         with pytest.raises(SynchronousOnlyOperation, match="atake"):
             one.take("ann")
         return await one.atake("ann")
 
     taken = asyncio.run(work())
-    assert taken == Taken(True, 0, 0, taken.more)
+    assert taken == LimitResult(True, 0, 0, taken.more)
     assert DAY - 60 < taken.more <= DAY
 
 

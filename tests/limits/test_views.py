@@ -15,7 +15,7 @@ from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from django_counters.contrib.limits import Limit, Taken, limited
+from django_counters.contrib.limits import Limit, LimitResult, limited
 from tests.limits.test_limit import some_limit
 
 DAY = 86_400
@@ -103,7 +103,7 @@ class TestLimited:
         assert (answer.status_code, "RateLimit" in answer) == (200, False)
 
     def test_an_answer_of_ones_own(self, view: Any) -> None:
-        def refused(request: HttpRequest, taken: Taken) -> HttpResponse:
+        def refused(request: HttpRequest, taken: LimitResult) -> HttpResponse:
             return HttpResponse(f"{request.path} {taken.remaining}", status=420)
 
         one = limited(some_limit("1/day"), refused=refused)(view)
@@ -114,7 +114,7 @@ class TestLimited:
 
     @pytest.mark.django_db(transaction=True)
     def test_an_answer_of_ones_own_may_be_waited_for(self) -> None:
-        async def refused(request: HttpRequest, taken: Taken) -> HttpResponse:
+        async def refused(request: HttpRequest, taken: LimitResult) -> HttpResponse:
             return HttpResponse(f"{await User.objects.acount()}", status=420)
 
         one = limited(some_limit("1/day"), refused=refused)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_counters.contrib.limits.algorithms import Algorithm, Name, Taken, algorithm_of
+from django_counters.contrib.limits.algorithms import Algorithm, LimitResult, Name, algorithm_of
 from django_counters.rates import Rate
 from tests.limits.moved import SECOND, STORES, Kept, Moved, moved
 
@@ -17,7 +17,7 @@ MINUTE = 60 * SECOND
 Takes = list[tuple[int, int]]
 
 
-def take(kept: Kept, store: Moved, algorithm: Algorithm, cost: int = 1) -> Taken:
+def take(kept: Kept, store: Moved, algorithm: Algorithm, cost: int = 1) -> LimitResult:
     return algorithm.result(kept(store, algorithm.draw(store.digest, cost)), cost)
 
 
@@ -121,13 +121,13 @@ class Book:
         self._fixed, self._number, self._window = name == "fixed", number, window
         self._admitted: Takes = []
 
-    def take(self, now: int, cost: int) -> Taken:
+    def take(self, now: int, cost: int) -> LimitResult:
         allowed = self._used(now) + cost <= self._number
         if allowed:
             self._admitted.append((now, cost))
         wait = 0 if allowed else self._until(now, self._number - cost)
         more = self._until(now, self._used(now) - 1)
-        return Taken(allowed, self._number - self._used(now), wait / SECOND, more / SECOND)
+        return LimitResult(allowed, self._number - self._used(now), wait / SECOND, more / SECOND)
 
     def _used(self, now: int) -> int:
         return sum(cost for at, cost in self._admitted if self._counts(at, now))

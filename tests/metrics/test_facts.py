@@ -17,7 +17,7 @@ from django_counters import clock
 from django_counters.exceptions import CounterUnavailable
 from django_counters.metrics import facts
 from django_counters.metrics.doctor import facts_of, findings
-from django_counters.metrics.facts import PARTS, Facts, Rate
+from django_counters.metrics.facts import PARTS, Facts, InflowRate
 from django_counters.models import (
     AdjustmentRequest,
     Counter,
@@ -77,13 +77,13 @@ class TestRates:
         for total, minutes_ago in ((300, 1), (100, 9), (1000, 11), (5000, 61)):
             landed(total, minutes_ago)
         found = overview().landed
-        assert found == (Rate(10, 400), Rate(60, 1400))
+        assert found == (InflowRate(10, 400), InflowRate(60, 1400))
         assert [rate.per_minute for rate in found] == [40, pytest.approx(1400 / 60)]
 
     def test_entries_count_by_the_time_of_their_tokens(self) -> None:
         for minutes_ago in (0, 9.9, 10.1, 59.9, 60.1, 600, -30):
             entered(minutes_ago)
-        assert overview().entries == (Rate(10, 2), Rate(60, 4))
+        assert overview().entries == (InflowRate(10, 2), InflowRate(60, 4))
 
     def test_more_than_can_be_counted_quickly_is_said_to_be_more(
         self, monkeypatch: pytest.MonkeyPatch
@@ -91,7 +91,7 @@ class TestRates:
         monkeypatch.setattr(facts, "MOST_ENTRIES", 2)
         for minutes_ago in (1, 2, 30):
             entered(minutes_ago)
-        assert overview().entries == (Rate(10, 2), Rate(60, 2, capped=True))
+        assert overview().entries == (InflowRate(10, 2), InflowRate(60, 2, capped=True))
 
     @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
     def test_without_time_zones(self, zone: str) -> None:
@@ -101,8 +101,8 @@ class TestRates:
             entered(1)
             entered(70)
             found = overview()
-        assert found.landed == (Rate(10, 10), Rate(60, 10))
-        assert found.entries == (Rate(10, 1), Rate(60, 1))
+        assert found.landed == (InflowRate(10, 10), InflowRate(60, 10))
+        assert found.entries == (InflowRate(10, 1), InflowRate(60, 1))
 
 
 class TestWhatWaits:

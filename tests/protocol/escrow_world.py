@@ -99,7 +99,7 @@ Entries = tuple[tuple[tuple[int, int, Key], Entry], ...]
 
 
 class Mark(NamedTuple):
-    """How far an incarnation is, in which life. See `regions.Mark`."""
+    """How far an incarnation is, in which life. See `IncarnationMark`."""
 
     position: int = 0
     life: int = 0

@@ -18,7 +18,7 @@ from django_counters.contrib.regions.errors import RegionRestored
 from django_counters.contrib.regions.reading import by_region
 from django_counters.contrib.regions.state import exchanged
 from django_counters.exceptions import UnsupportedReading
-from django_counters.intake.flush import Report, flush
+from django_counters.intake.flush import FlushReport, flush
 from django_counters.intake.redis_generations import Step
 from django_counters.models import Counter
 from django_counters.testing import override_counters
@@ -41,8 +41,8 @@ def _views(cached: str, regional: None) -> Iterator[None]:
         yield
 
 
-def land(region: Region, step: Step = lambda name: None) -> Report:
-    report: Report = region.within(flush, step=step)
+def land(region: Region, step: Step = lambda name: None) -> FlushReport:
+    report: FlushReport = region.within(flush, step=step)
     return report
 
 

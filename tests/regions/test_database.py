@@ -6,9 +6,9 @@ import pytest
 
 from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.labels import Label
-from django_counters.contrib.regions.marks import Mark
+from django_counters.contrib.regions.marks import IncarnationMark
 from django_counters.contrib.regions.peer import PeerAway
-from django_counters.contrib.regions.sql import CLOSED, Of, store_of
+from django_counters.contrib.regions.sql import CLOSED, Incarnation, store_of
 from django_counters.models import CounterPosition
 from tests.regions.regions import EU, US, _regional, exchange, says  # noqa: F401 - a fixture
 
@@ -58,7 +58,7 @@ def test_it_is_heard_when_something_was_copied() -> None:
 def test_an_incarnation_that_has_ended_stays_so() -> None:
     THERE.close("eu", range(1, 2), says("life"))
     assert labels() == {"1": CLOSED, "2": "life"}
-    assert THERE.greet(Of("eu", 1), says("another life"))[1].timeline == CLOSED
+    assert THERE.greet(Incarnation("eu", 1), says("another life"))[1].timeline == CLOSED
     with pytest.raises(PeerAway):
         THERE.relabel("eu", [Label(1, CLOSED, "another life")], store_of("other").life())
     assert labels() == {"1": CLOSED, "2": "life"}
@@ -66,8 +66,12 @@ def test_an_incarnation_that_has_ended_stays_so() -> None:
 
 def test_a_label_is_changed_from_what_was_read_or_not_at_all() -> None:
     life = store_of("other").life()
-    assert THERE.greet(Of("eu", 1), says("a life")) == {1: Mark(timeline="a life")}
-    assert THERE.relabel("eu", [Label(1, "", "a life")], life) == {1: Mark(timeline="a life")}
+    assert THERE.greet(Incarnation("eu", 1), says("a life")) == {
+        1: IncarnationMark(timeline="a life")
+    }
+    assert THERE.relabel("eu", [Label(1, "", "a life")], life) == {
+        1: IncarnationMark(timeline="a life")
+    }
     with pytest.raises(PeerAway, match="another process"):
         THERE.relabel("eu", [Label(2, "", "b"), Label(1, "", "b")], life)
     with pytest.raises(PeerAway, match="was started"):
@@ -79,11 +83,11 @@ def test_who_comes_late_tells_no_former_life() -> None:
     """A life is asked for after the label was read: so no label comes back."""
 
     def meanwhile() -> str:
-        THERE.greet(Of("eu", 1), says("second"))
+        THERE.greet(Incarnation("eu", 1), says("second"))
         return "first"
 
     for change in (
-        lambda: THERE.greet(Of("eu", 1), meanwhile),
+        lambda: THERE.greet(Incarnation("eu", 1), meanwhile),
         lambda: THERE.close("eu", range(0, 1), meanwhile),
     ):
         CounterPosition.objects.using("other").all().delete()

@@ -12,7 +12,7 @@ from django_counters.contrib.regions.errors import RegionAway
 from django_counters.contrib.regions.models import CounterRegion
 from django_counters.contrib.regions.over_http import HttpPeer
 from django_counters.contrib.regions.peer import PeerAway
-from django_counters.contrib.regions.sql import Of, store_of
+from django_counters.contrib.regions.sql import Incarnation, store_of
 from django_counters.contrib.regions.wire import answer_signature, request_signature
 from django_counters.models import (
     CounterPosition,
@@ -52,10 +52,10 @@ def test_a_request_that_is_sent_again_changes_nothing(address: str, between: Bet
     """Whatever was said in between, and however late."""
     asked = eu_asks(address)
     steps: list[Callable[[], object]] = [
-        lambda: asked.greet(Of("eu", 1), says("first")),
-        lambda: asked.greet(Of("eu", 1), says("second")),
+        lambda: asked.greet(Incarnation("eu", 1), says("first")),
+        lambda: asked.greet(Incarnation("eu", 1), says("second")),
         lambda: asked.close("eu", range(1, 2), says("second")),
-        lambda: asked.greet(Of("eu", 2), says("third")),
+        lambda: asked.greet(Incarnation("eu", 2), says("third")),
         lambda: asked.close("eu", range(2, 4), says("fourth")),
     ]
     seen = [rows()]

@@ -16,7 +16,7 @@ from django_counters.contrib.regions.over_http import HttpPeer
 from django_counters.contrib.regions.peer import PeerAway
 from django_counters.contrib.regions.peers import peers_of
 from django_counters.contrib.regions.renaming import rename
-from django_counters.contrib.regions.sql import CLOSED, Of
+from django_counters.contrib.regions.sql import CLOSED, Incarnation
 from django_counters.models import CounterPosition
 from tests.regions.between import eu_asks, send, signed
 from tests.regions.regions import EU, US, Region, _regional, exchange, says  # noqa: F401 - a fixture
@@ -45,24 +45,24 @@ def test_it_says_what_the_database_says(address: str) -> None:
         assert asked.marks(region) == THERE.marks(region)
         assert asked.heard(region) == THERE.heard(region)
     assert asked.homes() == THERE.homes() != {}
-    found, known = asked.page(Of("us", 1), 0), THERE.page(Of("us", 1), 0)
+    found, known = asked.page(Incarnation("us", 1), 0), THERE.page(Incarnation("us", 1), 0)
     assert found is not None
     assert known is not None
     assert (found.clock, found.life) == (known.clock, known.life)
     assert sorted(found.entries) == sorted(known.entries)
     assert len(found.entries) == 3
-    assert asked.page(Of("us", 1), found.last) is None
+    assert asked.page(Incarnation("us", 1), found.last) is None
 
 
 def test_it_greets_and_closes_as_in_the_database(address: str) -> None:
     asked = eu_asks(address)
-    assert asked.greet(Of("eu", 1), says("a life")) == THERE.marks("eu")
+    assert asked.greet(Incarnation("eu", 1), says("a life")) == THERE.marks("eu")
     asked.close("eu", range(1, 3), says("another"))
     assert {one: at.timeline for one, at in THERE.marks("eu").items()} == {
         **{1: CLOSED, 2: CLOSED},
         3: "another",
     }
-    assert asked.greet(Of("eu", 2), says("a third"))[2].timeline == CLOSED
+    assert asked.greet(Incarnation("eu", 2), says("a third"))[2].timeline == CLOSED
 
 
 def test_a_region_that_was_renamed_is_found_under_both_names() -> None:

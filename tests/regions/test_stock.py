@@ -14,7 +14,7 @@ from django.test import override_settings
 from django_counters.contrib.regions import transfers
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored, UnsupportedRegions
 from django_counters.contrib.regions.models import CounterRegion
-from django_counters.contrib.regions.sql import Of, SqlRegions, store_of
+from django_counters.contrib.regions.sql import Incarnation, SqlRegions, store_of
 from django_counters.contrib.regions.transfers import receive, shares
 from django_counters.exceptions import InsufficientCount, InvalidDelta, InvalidKey
 from django_counters.models import (
@@ -345,7 +345,7 @@ class TestRestores:
         life = store_of(US.using).life()
         US.fence(restored=True)
         exchange(EU, US)
-        assert US.within(partial(receive, Of("us", 1), life)) == {}
+        assert US.within(partial(receive, Incarnation("us", 1), life)) == {}
         assert US.value("stock:x", "us") == 0
 
     def test_a_database_with_another_history_waits_for_a_person(self) -> None:

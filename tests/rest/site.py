@@ -53,11 +53,11 @@ def _open_fields() -> None:
 
 def _listen_to_death(folder: Path) -> None:
     """Kill this process before or after a request with a key counts, if a file says so: once."""
-    from django_counters.rest.idempotency import Once
+    from django_counters.rest.idempotency import IdempotentRequest
 
-    original = Once.do
+    original = IdempotentRequest.do
 
-    def do(self: Once, work: Any) -> Any:
+    def do(self: IdempotentRequest, work: Any) -> Any:
         def deadly(token: Any) -> Any:
             _die(folder / "before")
             body = work(token)
@@ -66,7 +66,7 @@ def _listen_to_death(folder: Path) -> None:
 
         return original(self, deadly)
 
-    Once.do = do  # type: ignore[method-assign]
+    IdempotentRequest.do = do  # type: ignore[method-assign]
 
 
 def _die(doom: Path) -> None:

@@ -21,7 +21,7 @@ from django_counters.access import Access
 from django_counters.exceptions import InvalidConfiguration, OutcomeUnknown, RetryTransaction
 from django_counters.models import Counter
 from django_counters.rest import expose
-from django_counters.rest.base import Refusal, admit
+from django_counters.rest.base import AdmissionRefusal, admit
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.servers import be_patient, connected, execute, hurry
 from tests.rest.asking import assert_first, header
@@ -200,7 +200,7 @@ class TestAdmission:
     def test_names_without_number_cost_few_statements(self) -> None:
         """Each took a transaction of its own: 500 of them in a request."""
         names = [f"likes:{number}" for number in range(500)]
-        for most, refusal in ((499, Refusal.ROOM), (500, None)):
+        for most, refusal in ((499, AdmissionRefusal.ROOM), (500, None)):
             with CaptureQueriesContext(connection) as captured:
                 assert admit(names, Access(max_counters=most)) is refusal
             assert len(captured) < 20

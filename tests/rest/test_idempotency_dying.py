@@ -48,7 +48,7 @@ class Death(BaseException):
 
 
 def before_it_is_kept(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
-    original = idempotency.Once.do
+    original = idempotency.IdempotentRequest.do
 
     def do(self: Any, work: Dying) -> Any:
         def then(token: Any) -> Any:
@@ -58,12 +58,14 @@ def before_it_is_kept(patch: pytest.MonkeyPatch, happens: Callable[[], None]) ->
 
         return original(self, then)
 
-    patch.setattr(idempotency.Once, "do", do)
+    patch.setattr(idempotency.IdempotentRequest, "do", do)
 
 
 def before_it_is_counted(patch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> None:
-    original = idempotency.Once.do
-    patch.setattr(idempotency.Once, "do", lambda self, work: original(self, lambda _: happens()))
+    original = idempotency.IdempotentRequest.do
+    patch.setattr(
+        idempotency.IdempotentRequest, "do", lambda self, work: original(self, lambda _: happens())
+    )
 
 
 class TestBesideTheTransaction:
@@ -135,7 +137,7 @@ class TestBesideTheTransaction:
     ) -> None:
         """The lease has passed, another has counted and answered, then it finds Redis away."""
         answers: list[Any] = []
-        change = targets.Named.change
+        change = targets.NamedTarget.change
 
         def late(self: Any, *_: Any) -> Any:
             monkeypatch.undo()
@@ -143,9 +145,9 @@ class TestBesideTheTransaction:
             answers.append(send(client, case))
             raise CounterUnavailable(using="redis", reason="it is late")
 
-        monkeypatch.setattr(targets.Named, "change", late)
+        monkeypatch.setattr(targets.NamedTarget, "change", late)
         problem(send(client, case), 503, "unavailable")
-        assert targets.Named.change is change
+        assert targets.NamedTarget.change is change
         assert_first(answers[0])
         assert_replayed(send(client, case), answers[0])
         assert counted(client, case) == case.counts
@@ -174,7 +176,7 @@ class TestBesideTheTransaction:
         case = case_of("cached", NAMED)
         if lost:
             with monkeypatch.context() as patch:
-                patch.setattr(targets.Named, "change", lose_the_answer)
+                patch.setattr(targets.NamedTarget, "change", lose_the_answer)
                 problem(send(client, case), 504, "outcome-unknown")
         else:
             self.die(client, case, before_it_is_kept, monkeypatch)

@@ -14,7 +14,7 @@ from rest_framework import exceptions as drf
 
 from django_counters import exceptions as errors
 from django_counters.exceptions import Shortfall
-from django_counters.rest.problems import Refused, TooLarge, answer
+from django_counters.rest.problems import ApiError, TooLarge, answer
 
 HOST = "db.internal:5432"
 THEN = datetime(2024, 5, 3, tzinfo=UTC)
@@ -80,7 +80,7 @@ KNOWN: list[tuple[Exception, int, str, dict[str, Any]]] = [
     (drf.MethodNotAllowed("PUT"), 405, "", {}),
     (drf.UnsupportedMediaType("text/csv"), 415, "", {}),
     (TooLarge(5), 413, "too-large", {"most": 5}),
-    (Refused(409, "in-progress", "wait", retry_after=1), 409, "in-progress", {"retry_after": 1}),
+    (ApiError(409, "in-progress", "wait", retry_after=1), 409, "in-progress", {"retry_after": 1}),
 ]
 
 

@@ -16,7 +16,7 @@ from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterBatch, CounterSource
 from django_counters.stores.base import Parcel
 from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.tables import NAMED
 from django_counters.testing import assert_counts
 from tests.stores.test_failures import beside, lost_at_commit, wait_for_lock
@@ -195,7 +195,7 @@ class TestTransaction:
 
         with beside() as call, transaction.atomic():
             Counter.objects.increment("a")
-            with pytest.raises(Busy, match="timeout"):
+            with pytest.raises(PartitionBusy, match="timeout"):
                 call(impatient).result(30)
         assert_counts({"a": 2, "b": 0})
         assert BATCHES.known([generation]) == set()
@@ -206,7 +206,7 @@ class TestTransaction:
         with beside() as call:
             with BATCHES.landing():
                 # So far it has written nothing.
-                with pytest.raises(Busy):
+                with pytest.raises(PartitionBusy):
                     call(lambda: land(second)).result(30)
                 assert BATCHES.claim(batched(first)) == {first}
             assert call(lambda: land(first)).result(30) == set()

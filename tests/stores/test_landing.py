@@ -11,7 +11,7 @@ from django.db import connection, models, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.models import Counter, CounterShard
-from django_counters.stores.base import Parcel, Refusal
+from django_counters.stores.base import LandingRefusal, Parcel
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.testing import assert_counts
@@ -26,7 +26,9 @@ LOWEST, HIGHEST = INT8
 VIEWS: Any = Post._meta.get_field("views")
 
 
-def land_column(model: type[models.Model], name: str, sums: dict[str, int]) -> dict[str, Refusal]:
+def land_column(
+    model: type[models.Model], name: str, sums: dict[str, int]
+) -> dict[str, LandingRefusal]:
     field: Any = model._meta.get_field(name)
     with BATCHES.landing():
         return BATCHES.land_records(field.table, field.model._meta.pk, sums)
@@ -46,7 +48,7 @@ class TestNamed:
         with BATCHES.landing(), CaptureQueriesContext(connection) as queries:
             BATCHES.claim(batched(generation))
             refused = BATCHES.land_named({**over, **fits})
-        assert refused == dict.fromkeys(set(over) - {"full:0"}, Refusal.OVERFLOW)
+        assert refused == dict.fromkeys(set(over) - {"full:0"}, LandingRefusal.OVERFLOW)
         assert_counts({"z": 2, "a": 3, "low": LOWEST + 1, "full:0": HIGHEST - 1, "wide": 0})
         assert_counts({"full:1": HIGHEST, "waits": HIGHEST - 2})
         assert BATCHES.known([generation]) == {generation}
@@ -67,7 +69,7 @@ class TestNamed:
         Counter.objects.create(key="0:full", value=HIGHEST)
         sums = {"new": 1, "b": 1, "a": 1} | ({"0:full": 1} if full else {})
 
-        def other() -> dict[str, Refusal]:
+        def other() -> dict[str, LandingRefusal]:
             with BATCHES.landing():
                 return BATCHES.land_named(sums)
 

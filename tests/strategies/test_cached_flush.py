@@ -13,7 +13,7 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.intake.flush import Report, flush
+from django_counters.intake.flush import FlushReport, flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import pending_in, slots_of
 from django_counters.stores.redis import keys
@@ -62,7 +62,7 @@ class TestOnce:
         assert (report.counters, report.quarantined, report.incidents) == (51, {}, [])
         assert report.generations == len({slot_of(key) for key in (*KEYS, "views:neg")})
         for _ in range(3):
-            assert flush() == Report()
+            assert flush() == FlushReport()
         assert stored() == {**dict.fromkeys(KEYS, 2), "views:neg": -3}
 
     def test_what_comes_to_nothing_makes_no_total(self) -> None:
@@ -204,7 +204,7 @@ class TestQuarantine:
         Counter._base_manager.filter(key="views:a").update(value=0)
         Counter.objects.increment("views:a", big)
         assert flush().counters == 1
-        assert flush() == Report()
+        assert flush() == FlushReport()
         assert stored() == {"views:a": big}
         found = Counter.objects.values_of(["views:a"], consistency="cached", max_age=600)
         assert found == {"views:a": big}

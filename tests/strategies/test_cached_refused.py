@@ -19,7 +19,7 @@ from django_counters.stores.redis.addresses import TIMEOUT, address_of
 from django_counters.stores.redis.breaker import Breaker
 from django_counters.stores.redis.client import client_of
 from django_counters.stores.redis.commands import Lost, refusal
-from django_counters.stores.redis.keys import Slots
+from django_counters.stores.redis.keys import SlotKeys
 from django_counters.stores.redis.requests import Requests
 from django_counters.stores.redis.routes import Route
 from django_counters.testing import override_counters
@@ -51,7 +51,7 @@ def views(url: str, **options: Any) -> Any:
 def test_an_error_is_a_refusal_unless_the_script_had_begun(
     reply: str, error: type[Exception]
 ) -> None:
-    requests = Requests("redis:a", Slots("default", "a"), together=True)
+    requests = Requests("redis:a", SlotKeys("default", "a"), together=True)
     assert type(requests.meaning(refusal(reply))) is error
 
 

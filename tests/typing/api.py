@@ -17,9 +17,9 @@ from django_counters import (
     Unknown,
 )
 from django_counters.adjustments.models import CounterAdjustment
-from django_counters.contrib.limits import Limit, Taken, limited
+from django_counters.contrib.limits import Limit, LimitResult, limited
 from django_counters.decimals import AmountReading, CountedAmount
-from django_counters.intake.flush import Report, flush
+from django_counters.intake.flush import FlushReport, flush
 from django_counters.models import (
     Counter,
     CounterCell,
@@ -50,7 +50,7 @@ def search(request: HttpRequest) -> HttpResponse:
 
 def limits() -> None:
     assert_type(limited("1/s")(search)(HttpRequest()), HttpResponse)
-    assert_type(Limit("a", "1/s", burst=1).take("ann"), Taken)
+    assert_type(Limit("a", "1/s", burst=1).take("ann"), LimitResult)
     limited("1/s", by="adress")  # type: ignore[arg-type]
 
 
@@ -138,7 +138,7 @@ def cached() -> None:
     assert_type(objects.decrement("a", 2, immediately=True), Counted | Unknown)
     assert_type(objects.values_of(["a"], consistency="cached", max_age=5), dict[str, int])
     assert_type(objects.read("a", consistency="cached", max_age=0.5), Reading)
-    assert_type(flush(), Report)
+    assert_type(flush(), FlushReport)
     assert_type(flush("other", alone=True).quarantined, dict[str, int])
 
 

@@ -14,7 +14,7 @@ from django_counters.models import Counter, CounterBatch, CounterDelta, CounterP
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.partitions import Report, maintain, partitions_ahead
+from django_counters.upkeep.partitions import PartitionReport, maintain, partitions_ahead
 from django_counters.upkeep.prune import prune_landed
 from django_counters.upkeep.rollup import rollup
 from tests.regions.regions import EU, US, Region, exchange
@@ -42,7 +42,7 @@ def test_no_token_counts_twice_and_everybody_counts_on(
         with monkeypatch.context() as wrong:
             wrong.setattr(clock, "utc", lambda: present + timedelta(days=days))
             wrong.setattr(clock, "now", lambda: present + timedelta(days=days))
-            assert maintain(ahead=3) == Report()
+            assert maintain(ahead=3) == PartitionReport()
             assert partitions_ahead("default") in (None, 7)
             maintain()
         assert CounterDelta.objects.append("e:a", 1, token=token).replayed

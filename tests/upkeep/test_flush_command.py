@@ -18,7 +18,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import override_settings
 
-from django_counters.intake.flush import Report
+from django_counters.intake.flush import FlushReport
 from django_counters.models import Counter
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import SLOTS
@@ -50,7 +50,7 @@ class TestOnce:
         assert Counter.objects.get(key="views:a").value == 3
         assert output("flush") == "0 counters changed by 0 generations"
         said = json.loads(output("flush", "--json"))
-        assert list(said) == ["database", *(field.name for field in fields(Report))]
+        assert list(said) == ["database", *(field.name for field in fields(FlushReport))]
         assert (said["database"], said["counters"], said["generations"]) == ("default", 0, 0)
 
     def test_it_flushes_also_where_another_one_is_at_work(self) -> None:

@@ -22,7 +22,7 @@ from django_counters.models import (
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.partitions import Report, maintain, partitions_ahead, plan
+from django_counters.upkeep.partitions import PartitionReport, maintain, partitions_ahead, plan
 from django_counters.upkeep.rollup import rollup
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
@@ -83,7 +83,7 @@ class TestAhead:
         # To plan is to change nothing.
         lost = [before[4], *before[-3:]]
         assert present() == [name for name in before if name not in lost]
-        assert maintain() == Report(created=lost)
+        assert maintain() == PartitionReport(created=lost)
         assert present() == before
         assert plan() == []
 

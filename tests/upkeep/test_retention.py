@@ -25,7 +25,7 @@ from django_counters.tables.horizon import beginning
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.ledger import rebase
-from django_counters.upkeep.partitions import Report, maintain
+from django_counters.upkeep.partitions import PartitionReport, maintain
 from django_counters.upkeep.verify import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import execute
@@ -69,11 +69,13 @@ class TestSealing:
         before = SqlPartitions("default").present()
         report = maintain(width=QUARTER)
         late = clock.utc() - 3 * HOUR
-        assert report == Report(sealed=[extent.name for extent in before if extent.until < late])
+        assert report == PartitionReport(
+            sealed=[extent.name for extent in before if extent.until < late]
+        )
         assert len(report.sealed) >= 7
         assert present() == [extent.name for extent in before]
         assert_intact()
-        assert maintain(width=QUARTER) == Report()
+        assert maintain(width=QUARTER) == PartitionReport()
         for row in CounterPartition.objects.all():
             inside = CounterDelta.objects.filter(
                 created_at__gte=row.since, created_at__lt=row.until
@@ -124,7 +126,7 @@ class TestSealing:
         sealed = maintain(width=QUARTER).sealed
         CounterDelta.objects.filter(token=kept[1])._raw_delete("default")
         CounterPartition.objects.all().delete()
-        assert maintain(width=QUARTER) == Report(sealed=sealed)
+        assert maintain(width=QUARTER) == PartitionReport(sealed=sealed)
         assert rebase() == 1
         assert_counts({**VALUES, "a": 1004})
         assert verify().drifts == []
@@ -148,13 +150,13 @@ class TestDropping:
             if extent.until < clock.utc() - 13 * HOUR
         ]
         report = maintain(width=QUARTER, keep=13 * HOUR)
-        assert report == Report(dropped=expired)
+        assert report == PartitionReport(dropped=expired)
         assert set(expired) < set(sealed)
         assert not set(expired) & set(present())
         assert CounterDelta.objects.count() == 4
         assert [row.name for row in dropped()] == expired
         assert_intact()
-        assert maintain(width=QUARTER, keep=13 * HOUR) == Report()
+        assert maintain(width=QUARTER, keep=13 * HOUR) == PartitionReport()
 
     def test_values_stay_through_all_of_it(self, kept: list[UUID]) -> None:
         for hours in (35, 25, 15, 3):
@@ -230,7 +232,7 @@ class TestWithoutPartitions:
     def test_values_stay_through_all_of_it(self) -> None:
         count()
         for hours, gone in ((45, 0), (35, 2), (35, 0), (15, 4), (5, 2)):
-            assert maintain(keep=hours * HOUR) == Report(forgotten=gone)
+            assert maintain(keep=hours * HOUR) == PartitionReport(forgotten=gone)
             assert_intact()
             assert rebase() == 0
         assert CounterDelta.objects.count() == 2

@@ -21,7 +21,7 @@ from django_counters.contrib.buffers.files import (
     entered,
     read,
 )
-from django_counters.contrib.buffers.pages import InDatabase, Sealed, Serial
+from django_counters.contrib.buffers.pages import InDatabase, SealedInterval, Serial
 from django_counters.registry import registry
 from django_counters.stores.sql.identity import part_of
 from django_counters.strategies.declaring import Recipe
@@ -200,7 +200,7 @@ def _land(found: FileContents) -> None:
     head = found.head
     lander = InDatabase(_recipe(head.origin), head.origin.using)
     serial = Serial(head.incarnation, head.number, head.made)
-    for page in Sealed(found.entries, serial, lander.size):
+    for page in SealedInterval(found.entries, serial, lander.size):
         lander.land(page)
 
 

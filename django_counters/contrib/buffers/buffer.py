@@ -14,11 +14,11 @@ from django.db import Error
 from django_counters import clock
 from django_counters.contrib.buffers.files import HIGH, LOW, File, Files
 from django_counters.contrib.buffers.options import Buffering
-from django_counters.contrib.buffers.pages import Sealed, Serial, entry_of
+from django_counters.contrib.buffers.pages import SealedInterval, Serial, entry_of
 from django_counters.contrib.buffers.threads import in_event_loop, lets_wait
 from django_counters.exceptions import CounterError, OutcomeUnknown
 from django_counters.stores.sql.batches import record_unsent
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.session import interrupts_statement
 from django_counters.tokens import mint
 from django_counters.types import Delta, Sums, deltas_of
@@ -28,7 +28,7 @@ logger = logging.getLogger("django_counters")
 # Seconds: how long an attempt waits after one that failed, at most.
 AGAIN = 10.0
 # The errors that may end a landing. Nothing is lost by it.
-FAILED = (CounterError, Busy, Error, RuntimeError)
+FAILED = (CounterError, PartitionBusy, Error, RuntimeError)
 
 
 # Its attributes are read for each increment: those of a tuple take longer.
@@ -101,13 +101,13 @@ class Backlog(NamedTuple):
 _Part = tuple[Entries, Page | None, int]
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     """Whether this thread is flushing a buffer."""
 
     lands = False
 
 
-_here = _Here()
+_here = _ThreadState()
 
 
 def lands_here() -> bool:
@@ -161,7 +161,7 @@ class Buffer:
         self.interval = NOTHING
         # The interval that lands, and its pages once it has some.
         self._parted = NOTHING
-        self._sealed: Sealed | None = None
+        self._sealed: SealedInterval | None = None
         # The serial number of the interval that was begun last.
         self._last = Serial(mint(clock.utc()).hex, 0)
         self._landed_at = clock.utc()
@@ -384,7 +384,7 @@ class Buffer:
         if parted is NOTHING:
             return 0
         if self._sealed is None:
-            self._sealed = Sealed(parted.entries, parted.serial, lander.size)
+            self._sealed = SealedInterval(parted.entries, parted.serial, lander.size)
         landed = 0
         for page in self._sealed:
             self._land(page)
@@ -404,7 +404,7 @@ class Buffer:
             self.lander.land(page)
         except OutcomeUnknown:
             raise
-        except (CounterError, Busy):
+        except (CounterError, PartitionBusy):
             # An earlier attempt may have counted it, even if this one fails.
             page.sent = not is_new
             raise
@@ -462,7 +462,7 @@ class Buffer:
             if sealed is None or not sealed.page(entry).landed
         ]
 
-    def _layers(self) -> Iterator[tuple[Entries, Sealed | None]]:
+    def _layers(self) -> Iterator[tuple[Entries, SealedInterval | None]]:
         """Yield everything pending: the open interval, and the parted one with its pages."""
         with self.lock:
             interval, parted, sealed = self.interval, self._parted, self._sealed

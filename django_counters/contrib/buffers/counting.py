@@ -165,7 +165,7 @@ class _Unsure:
     in_atomic_block = True
 
 
-class _Here(threading.local):
+class _ThreadConnection(threading.local):
     """The connection of this thread, with its open transaction.
 
     Getting it from Django takes longer than all else. An event loop has other connections than the
@@ -194,7 +194,7 @@ class Handle:
         self.key = ref.text
         self._ref = ref
         self._buffer = buffers.of(ref, ref.intake)
-        self._here = _Here(ref.using)
+        self._here = _ThreadConnection(ref.using)
         # Where its amount is in the file, if there is one: looked up once for each file.
         self._cell: tuple[memoryview[int] | None, int] = (None, 0)
         # A counter by period has another entry in each period: no buffer has this one.

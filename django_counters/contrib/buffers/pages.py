@@ -13,7 +13,7 @@ from django_counters.exceptions import CounterOverflow
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.batches import OLDEST, record
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterIncident
@@ -85,7 +85,7 @@ class Serial(NamedTuple):
     made: datetime | None = None
 
 
-class Sealed:
+class SealedInterval:
     """The increments of an interval, in pages.
 
     All processes make the same pages of the same increments.
@@ -151,7 +151,7 @@ class InDatabase(Lander):
                 values = self._applied(deltas, page)
         except Moved as moved:
             # By a process that has found its file. The next attempt asks how far that one is.
-            raise Busy(str(moved)) from moved
+            raise PartitionBusy(str(moved)) from moved
         self._reached = page.incarnation, str(page.number)
         if values:
             counted = tuple(delta for delta in deltas if delta.key in values)

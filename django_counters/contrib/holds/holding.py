@@ -26,7 +26,7 @@ from django_counters.contrib.holds.errors import (
 )
 from django_counters.contrib.holds.models import NAME_LENGTH, CounterHold
 from django_counters.contrib.holds.options import LIMITS, MOST_MINUTES, can_hold
-from django_counters.contrib.holds.sql import HoldRequest, Row, SqlHolds, SqlStock
+from django_counters.contrib.holds.sql import HoldRequest, HoldRow, SqlHolds, SqlStock
 from django_counters.exceptions import (
     InsufficientCount,
     InvalidActor,
@@ -376,11 +376,13 @@ def _at_once(ref: Ref, request: HoldRequest, delta: Delta, limits: HoldLimits) -
 
 
 def _made(ref: Ref, request: HoldRequest, value: int, until: datetime) -> Hold:
-    row = Row(*request[:4], 0, State.HELD, request.note, request.actor, 0, until, False)
+    row = HoldRow(*request[:4], 0, State.HELD, request.note, request.actor, 0, until, False)
     return _hold_of(row, ref.using, available=value)
 
 
-def _hold_of(row: Row, using: str, *, available: int | None = None, replayed: bool = False) -> Hold:
+def _hold_of(
+    row: HoldRow, using: str, *, available: int | None = None, replayed: bool = False
+) -> Hold:
     state = State.EXPIRED if row.over and row.state == State.HELD else State(row.state)
     return Hold(
         token=row.token,
@@ -398,7 +400,7 @@ def _hold_of(row: Row, using: str, *, available: int | None = None, replayed: bo
     )
 
 
-def _same(row: Row | None, request: HoldRequest, using: str) -> Hold:
+def _same(row: HoldRow | None, request: HoldRequest, using: str) -> Hold:
     """Return the hold that an earlier call has made with the same token."""
     if row is None:
         raise RetryTransaction(what="the hold")
@@ -487,7 +489,7 @@ def release(
 arelease = twin(release)
 
 
-def _row(name: str, using: str) -> Row:
+def _row(name: str, using: str) -> HoldRow:
     row = store(using).find(name)
     if row is None:
         raise HoldMissing(token=name)
@@ -511,7 +513,7 @@ def _commit(name: str, quantity: object, using: str) -> Hold:
     return _hold_of(row, using, replayed=not done)
 
 
-def _refuse_commit(row: Row, wanted: int | None) -> None:
+def _refuse_commit(row: HoldRow, wanted: int | None) -> None:
     """Raise the reason for a refused commit; return if the same quantity was sold before."""
     if row.state == State.COMMITTED and row.sold == (wanted or row.quantity):
         return
@@ -521,7 +523,7 @@ def _refuse_commit(row: Row, wanted: int | None) -> None:
     raise _ended(row)
 
 
-def _ended(row: Row) -> Exception:
+def _ended(row: HoldRow) -> Exception:
     """Return why a hold can't be changed any more."""
     if row.runs:
         # The statement that should have changed it didn't see it running.
@@ -531,7 +533,7 @@ def _ended(row: Row) -> Exception:
     return kind(token=row.token, key=_label(row), quantity=row.quantity, state=state)
 
 
-def _label(row: Row) -> str:
+def _label(row: HoldRow) -> str:
     return f"{row.label}:{row.key}" if row.label else row.key
 
 

@@ -24,21 +24,21 @@ from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import KEY, Body, Described, described, once
 from django_counters.rest.idempotency import key_of
 from django_counters.rest.permissions import CounterPermission, MayDecrement
-from django_counters.rest.problems import Kind
+from django_counters.rest.problems import ProblemKind
 from django_counters.rest.targets import Target
 from django_counters.rest.values import Amount, Text, Value, WholeNumber, Word
 from django_counters.tokens import TOKEN_LENGTH, Token
 
-PROBLEMS: Mapping[type[Exception], Kind] = {
-    errors.HoldMissing: Kind(404, "not-found", (), "You have no hold with this token."),
-    errors.HoldExpired: Kind(
+PROBLEMS: Mapping[type[Exception], ProblemKind] = {
+    errors.HoldMissing: ProblemKind(404, "not-found", (), "You have no hold with this token."),
+    errors.HoldExpired: ProblemKind(
         409, "hold-expired", ("key", "quantity", "state"), "The hold has expired."
     ),
-    errors.HoldEnded: Kind(
+    errors.HoldEnded: ProblemKind(
         409, "hold-ended", ("key", "quantity", "state"), "The hold has ended before."
     ),
-    errors.HoldLimitExceeded: Kind(409, "hold-limit", ("key", "requested", "held", "limit")),
-    errors.UnsupportedHold: Kind(409, "unsupported-hold", ("key", "reason")),
+    errors.HoldLimitExceeded: ProblemKind(409, "hold-limit", ("key", "requested", "held", "limit")),
+    errors.UnsupportedHold: ProblemKind(409, "unsupported-hold", ("key", "reason")),
 }
 
 

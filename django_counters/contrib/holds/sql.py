@@ -25,7 +25,7 @@ _MINE = f"token = %s AND state = {HELD}"
 _OF = f"h.field = %s AND h.key = %s AND h.state = {HELD}"
 
 
-class Statements:
+class HoldStatements:
     """The statements of holds. "Now" is the server's clock, read after all waiting.
 
     Attributes:
@@ -125,7 +125,7 @@ class Statements:
 _MINE_IN_MYSQL = f"token = @djc_token AND state = {HELD}"
 
 
-class InMysql(Statements):
+class MysqlHolds(HoldStatements):
     """The same in MySQL and MariaDB."""
 
     def __init__(self, spelling: Spelling) -> None:
@@ -202,18 +202,18 @@ END $body$
 """
 
 
-class InPostgres(Statements):
+class InPostgres(HoldStatements):
     """The same in PostgreSQL: a function keeps its plans."""
 
     take = "SELECT v, ends FROM django_counters_hold(%s, %s, %s, %s, %s, %s, %s)"
 
 
-_OF_VENDOR: Mapping[str, type[Statements]] = {"mysql": InMysql, "postgresql": InPostgres}
+_OF_VENDOR: Mapping[str, type[HoldStatements]] = {"mysql": MysqlHolds, "postgresql": InPostgres}
 
 
-def statements(using: str) -> Statements:
+def statements(using: str) -> HoldStatements:
     """Return the statements for a database. Opens no connection."""
-    return _OF_VENDOR.get(connections[using].vendor, Statements)(dialect_of(using))
+    return _OF_VENDOR.get(connections[using].vendor, HoldStatements)(dialect_of(using))
 
 
 _PAGE = 1000
@@ -236,7 +236,7 @@ class HoldRequest(NamedTuple):
     actor: str = ""
 
 
-class Row(NamedTuple):
+class HoldRow(NamedTuple):
     """The row of a hold. ``age`` is in seconds; ``over``: whether it has expired."""
 
     token: str
@@ -299,12 +299,12 @@ class SqlHolds:
         rows = self._run(self._sql.claim, params)
         return _moment(rows[0][0]) if rows else None
 
-    def find(self, token: str) -> Row | None:
+    def find(self, token: str) -> HoldRow | None:
         """Return the row of a hold."""
         rows = self._session.run(self._sql.find, (token,), writes=False)
         return _row(rows[0]) if rows else None
 
-    def held(self, label: str, key: str, limit: int) -> list[Row]:
+    def held(self, label: str, key: str, limit: int) -> list[HoldRow]:
         """Return the holds of a counter, the first to expire first."""
         rows = self._session.run(self._sql.held, (label, key, limit), writes=False)
         return [_row(row) for row in rows]
@@ -393,7 +393,7 @@ def _moment(microseconds: int) -> datetime:
     return clock.shown(_EPOCH + timedelta(microseconds=int(microseconds)))
 
 
-def _row(row: Sequence[Any]) -> Row:
+def _row(row: Sequence[Any]) -> HoldRow:
     token, label, key, quantity, sold, state, note, actor, age, ends, over = row
     columns = (int(quantity), int(sold), state, note, actor, int(age) / 1_000_000)
-    return Row(token, label, key, *columns, _moment(ends), bool(over))
+    return HoldRow(token, label, key, *columns, _moment(ends), bool(over))

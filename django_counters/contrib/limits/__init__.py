@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from django_counters.features import exported
 
 if TYPE_CHECKING:
-    from django_counters.contrib.limits.algorithms import Taken as Taken
+    from django_counters.contrib.limits.algorithms import LimitResult as LimitResult
     from django_counters.contrib.limits.decorators import limited as limited
     from django_counters.contrib.limits.headers import tell_limits as tell_limits
     from django_counters.contrib.limits.limit import Limit as Limit
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CounterLimit": "models",
     "Limit": "limit",
-    "Taken": "algorithms",
+    "LimitResult": "algorithms",
     "limit_away": "limit",
     "limited": "decorators",
     "tell_limits": "headers",

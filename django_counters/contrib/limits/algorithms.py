@@ -24,7 +24,7 @@ LONGEST_LOG = 1000
 _SECOND = 1_000_000
 
 
-class Taken(NamedTuple):
+class LimitResult(NamedTuple):
     """The result of `Limit.take`. It is true if the request is admitted.
 
     Attributes:
@@ -99,7 +99,7 @@ class Algorithm(Protocol):
     def draw(self, digest: bytes, cost: int) -> Draw:
         """Return the request to the store."""
 
-    def result(self, state: LimitState, cost: int) -> Taken:
+    def result(self, state: LimitState, cost: int) -> LimitResult:
         """Return the result for the caller."""
 
 
@@ -118,7 +118,7 @@ class Gcra:
         """Return a draw in microseconds."""
         return Draw(digest, cost * self.interval, self.capacity * self.interval)
 
-    def result(self, state: LimitState, cost: int) -> Taken:
+    def result(self, state: LimitState, cost: int) -> LimitResult:
         """Return whole tokens: a bucket may also hold a part of one."""
         interval, full = self.interval, self.capacity * self.interval
         left = min(max(full - max(state.used, 0), 0), full)
@@ -126,11 +126,11 @@ class Gcra:
         # At least 1: a bucket that refused had too little then, even if it has enough now.
         wait = 0 if state.admitted else max(state.used + cost * interval - full, 1)
         more = max(state.used + (remaining + 1) * interval - full, 1)
-        return Taken(state.admitted, remaining, wait / _SECOND, more / _SECOND)
+        return LimitResult(state.admitted, remaining, wait / _SECOND, more / _SECOND)
 
 
 @dataclass(slots=True)
-class Counted:
+class WindowLimit:
     """A number in a fixed window, or, with a log, in any window."""
 
     capacity: int
@@ -141,11 +141,11 @@ class Counted:
         """Return a draw in requests."""
         return Draw(digest, cost, self.capacity, self.window, self.logged)
 
-    def result(self, state: LimitState, cost: int) -> Taken:  # noqa: ARG002 - the store has counted
+    def result(self, state: LimitState, cost: int) -> LimitResult:  # noqa: ARG002 - the store has counted
         """Return the result."""
         remaining = min(max(self.capacity - state.used, 0), self.capacity)
         wait = 0 if state.admitted else max(state.wait, 1)
-        return Taken(state.admitted, remaining, wait / _SECOND, max(state.more, 1) / _SECOND)
+        return LimitResult(state.admitted, remaining, wait / _SECOND, max(state.more, 1) / _SECOND)
 
 
 def algorithm_of(name: str, rate: Rate, burst: int | None) -> Algorithm:
@@ -164,7 +164,7 @@ def algorithm_of(name: str, rate: Rate, burst: int | None) -> Algorithm:
     if name == "log" and rate.number > LONGEST_LOG:
         problem = f"A log can't store {rate.number} requests. The most is {LONGEST_LOG}."
         raise ValueError(problem)
-    return Counted(rate.number, window, name == "log")
+    return WindowLimit(rate.number, window, name == "log")
 
 
 def _gcra(rate: Rate, burst: int | None) -> Gcra:

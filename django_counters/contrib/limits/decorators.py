@@ -13,12 +13,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.translation import gettext as _
 
-from django_counters.contrib.limits.algorithms import Name, Taken
+from django_counters.contrib.limits.algorithms import LimitResult, Name
 from django_counters.contrib.limits.headers import remember, tell, tell_when
 from django_counters.contrib.limits.limit import By, Limit, WhenAway
 
 View = TypeVar("View", bound=Callable[..., Any])
-Refusal = Callable[[HttpRequest, Taken], HttpResponseBase | Awaitable[HttpResponseBase]]
+Refusal = Callable[[HttpRequest, LimitResult], HttpResponseBase | Awaitable[HttpResponseBase]]
 # Django looks for these attributes on a middleware. Each belongs to that middleware alone.
 _HOOKS = ("process_view", "process_exception", "process_template_response")
 # The name of a limit before its view is known. No function has this name.
@@ -134,12 +134,12 @@ class Limited:
 
         return limited_view
 
-    def _made(self, request: HttpRequest, short: Taken) -> Any:
+    def _made(self, request: HttpRequest, short: LimitResult) -> Any:
         """Return the answer to a refused request, or an awaitable of it."""
         return (self.refused or refusal)(request, short)
 
 
-def _short(limit: Limit, request: HttpRequest, taken: Taken | None) -> Taken | None:
+def _short(limit: Limit, request: HttpRequest, taken: LimitResult | None) -> LimitResult | None:
     """Return the result if it refuses the request."""
     if taken is None:
         return None
@@ -147,7 +147,7 @@ def _short(limit: Limit, request: HttpRequest, taken: Taken | None) -> Taken | N
     return None if taken else taken
 
 
-def refusal(request: HttpRequest, taken: Taken) -> HttpResponse:  # noqa: ARG001
+def refusal(request: HttpRequest, taken: LimitResult) -> HttpResponse:  # noqa: ARG001
     """Return the default answer to a refused request."""
     if taken.counted:
         status, text = 429, _("Too many requests. Try again later.")

@@ -16,7 +16,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
 
-from django_counters.contrib.limits.algorithms import Taken
+from django_counters.contrib.limits.algorithms import LimitResult
 from django_counters.contrib.limits.limit import Limit
 
 # The characters of a structured field's string that need no encoding.
@@ -28,7 +28,7 @@ class LimitUse(NamedTuple):
     """A limit, and its state for a request."""
 
     limit: Limit
-    taken: Taken
+    taken: LimitResult
 
     def nearness(self) -> tuple[bool, float, float]:
         """Return a sort key: limits that refuse come first, then those with the least left."""
@@ -44,7 +44,7 @@ class LimitUse(NamedTuple):
         yield "RateLimit", f"{name};r={taken.remaining};t={ceil(taken.more)}"
 
 
-def remember(request: HttpRequest, limit: Limit, taken: Taken) -> None:
+def remember(request: HttpRequest, limit: Limit, taken: LimitResult) -> None:
     """Keep the nearest limit of a request for the headers of its answer.
 
     A limit that wasn't counted has no headers. A request of REST framework wraps Django's.
@@ -85,7 +85,7 @@ def tell_limits(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpReq
     return awaited if iscoroutinefunction(get_response) else called
 
 
-def tell_when(response: HttpResponseBase, taken: Taken) -> None:
+def tell_when(response: HttpResponseBase, taken: LimitResult) -> None:
     """Add Retry-After to a refusal."""
     response.headers["Retry-After"] = str(ceil(taken.retry_after))
 

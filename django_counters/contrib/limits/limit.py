@@ -22,10 +22,10 @@ from django.utils.asyncio import async_unsafe
 from django_counters.contrib.limits.algorithms import (
     Algorithm,
     Draw,
+    LimitResult,
     LimitsStore,
     LimitState,
     Name,
-    Taken,
     algorithm_of,
 )
 from django_counters.contrib.limits.models import CounterLimit
@@ -187,7 +187,7 @@ class Limit:
         return await sync_to_async(self.of)(request)
 
     @async_unsafe("take() can't run in async code. Await atake() instead.")
-    def take(self, who: str | models.Model, cost: int = 1) -> Taken:
+    def take(self, who: str | models.Model, cost: int = 1) -> LimitResult:
         """Take ``cost`` for a user or address, all or none, in one atomic step and round trip.
 
         If the store is unavailable, the result has ``counted=False``.
@@ -207,7 +207,7 @@ class Limit:
             return self._uncounted(error)
         return self._result(state, cost)
 
-    async def atake(self, who: str | models.Model, cost: int = 1) -> Taken:
+    async def atake(self, who: str | models.Model, cost: int = 1) -> LimitResult:
         """`take` for async code: from the event loop with Redis, in a thread with the database."""
         draw = self._draw(who, cost)
         try:
@@ -225,13 +225,13 @@ class Limit:
         named = self._start + who.encode(errors="surrogatepass")
         return self._algorithm.draw(hashlib.sha256(named).digest(), cost)
 
-    def _result(self, state: LimitState, cost: int) -> Taken:
+    def _result(self, state: LimitState, cost: int) -> LimitResult:
         if self.name in _away:
             _away.discard(self.name)
             logger.warning("The store of the limit %r answers again.", self.name)
         return self._algorithm.result(state, cost)
 
-    def _uncounted(self, error: CounterUnavailable) -> Taken:
+    def _uncounted(self, error: CounterUnavailable) -> LimitResult:
         """Return the decision while the store is unavailable. Logs when that begins and ends."""
         decided = self.when_away or when_away()
         limit_away.tell(Limit, limit=self.name, decision=decided)
@@ -245,7 +245,7 @@ class Limit:
             logger.error(text, self.name, decision, error)
         admits = decided == "admit"
         wait = 0.0 if admits else _RETRY
-        return Taken(admits, 0, wait, wait, counted=False)
+        return LimitResult(admits, 0, wait, wait, counted=False)
 
 
 def _user_in(request: HttpRequest) -> str | None:

@@ -9,7 +9,7 @@ from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.client import client_of
-from django_counters.stores.redis.commands import Command, Refused
+from django_counters.stores.redis.commands import ScriptRun, ServerRefused
 from django_counters.stores.redis.keys import state
 from django_counters.stores.redis.scripts import Script
 from django_counters.tenants import tenant
@@ -40,7 +40,7 @@ class RedisLimits:
         """
         try:
             admitted, *numbers = self._client.run(self._command(draw))
-        except (Refused, OutcomeUnknown) as error:
+        except (ServerRefused, OutcomeUnknown) as error:
             raise self._unavailable(error) from error
         return LimitState(admitted == 1, *numbers)
 
@@ -48,15 +48,15 @@ class RedisLimits:
         """`take` from the event loop."""
         try:
             admitted, *numbers = await self._aclient.run(self._command(draw))
-        except (Refused, OutcomeUnknown) as error:
+        except (ServerRefused, OutcomeUnknown) as error:
             raise self._unavailable(error) from error
         return LimitState(admitted == 1, *numbers)
 
-    def _command(self, draw: Draw) -> Command:
+    def _command(self, draw: Draw) -> ScriptRun:
         script = TAKE_LOGGED if draw.logged else TAKE
         name = tenant()
         key = state("l", draw.digest, f"{self._prefix}\0{name}" if name else self._prefix)
-        return Command(script, (key,), (draw.cost, draw.full, draw.span))
+        return ScriptRun(script, (key,), (draw.cost, draw.full, draw.span))
 
     def _unavailable(self, error: Exception) -> CounterUnavailable:
         lost = isinstance(error, OutcomeUnknown)

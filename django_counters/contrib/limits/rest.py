@@ -15,7 +15,7 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
 from django_counters.access import Access
-from django_counters.contrib.limits.algorithms import Taken
+from django_counters.contrib.limits.algorithms import LimitResult
 from django_counters.contrib.limits.headers import remember, tell
 from django_counters.contrib.limits.limit import Limit
 from django_counters.principal import network_of, principal_of
@@ -93,7 +93,7 @@ _limit_of_scope = cache(Limit)
 
 def charge(
     request: Request | HttpRequest, limit: Limit, cost: int = 1, *, who: str | None = None
-) -> Taken | None:
+) -> LimitResult | None:
     """Take ``cost`` of a limit for a request, all or none; its answer gets the limit's headers.
 
     Args:
@@ -119,7 +119,7 @@ def charge(
 
 def _taken(
     request: Request | HttpRequest, view: APIView | None, limit: Limit, who: str, cost: int
-) -> Taken:
+) -> LimitResult:
     taken = limit.take(who, cost)
     if not (taken or taken.counted):
         raise ThrottleUnavailable

@@ -19,7 +19,7 @@ from django_counters.stores.sql.session import Session
 LIMITS = "django_counters_counterlimit"
 
 
-class Statements:
+class LimitStatements:
     """The statements of buckets and logs. Times are microseconds, "now" is the server's clock.
 
     One statement reads and takes, so no transaction can come between. A transaction that waits for
@@ -117,7 +117,7 @@ _OF = f"FROM {LIMITS} WHERE digest = %(digest)s"
 _CHANGED = MADE.removeprefix("SELECT 1 FROM DUAL WHERE ")
 
 
-class InMysql(Statements):
+class MysqlLimits(LimitStatements):
     """The same in MySQL and MariaDB."""
 
     def __init__(self, spelling: Spelling) -> None:
@@ -184,12 +184,12 @@ class InMysql(Statements):
         return delete_some(LIMITS, which, "digest", named_by={"digest": "VARCHAR(255)"})
 
 
-_OF_VENDOR: Mapping[str, type[Statements]] = {"mysql": InMysql}
+_OF_VENDOR: Mapping[str, type[LimitStatements]] = {"mysql": MysqlLimits}
 
 
-def statements(using: str) -> Statements:
+def statements(using: str) -> LimitStatements:
     """Return the statements for a database. Opens no connection."""
-    return _OF_VENDOR.get(connections[using].vendor, Statements)(dialect_of(using))
+    return _OF_VENDOR.get(connections[using].vendor, LimitStatements)(dialect_of(using))
 
 
 _PAGE = 1000

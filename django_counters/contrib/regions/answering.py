@@ -24,7 +24,7 @@ from django_counters.contrib.regions import wire
 from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.declared import Regions, are_there, region_secrets, regions
 from django_counters.contrib.regions.peer import PeerAway
-from django_counters.contrib.regions.sql import Of
+from django_counters.contrib.regions.sql import Incarnation
 from django_counters.contrib.regions.wire import HEADER, answer_signature, secret_of
 from django_counters.exceptions import CounterError
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("django_counters")
 LARGEST_REQUEST = 2**16
 
 
-class Refused(Exception):
+class DataRefused(Exception):
     """The sender has the secret, but may not send this request. The text is the reason."""
 
 
@@ -73,7 +73,7 @@ def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, 
         return 200, action(here, message)
     except wire.Malformed as error:
         return 400, {"problem": f"it does not understand the request: {error}"}
-    except Refused as error:
+    except DataRefused as error:
         return 403, {"problem": str(error)}
     except PeerAway as error:
         return 409, {"problem": error.reason}
@@ -89,9 +89,9 @@ def _check_heading(message: Mapping[str, Any], declared: Regions, here: Database
     """
     to, sender = wire.region(message.get("to")), wire.region(message.get("from"))
     if to != declared.own and to not in here.homes():
-        raise Refused(f"the region at its address is {declared.own}")
+        raise DataRefused(f"the region at its address is {declared.own}")
     if sender == declared.own:
-        raise Refused(f"the region at its address is {sender} itself")
+        raise DataRefused(f"the region at its address is {sender} itself")
 
 
 def _known(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,9 @@ def _homes(here: DatabasePeer, _message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _page(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
-    of = Of(wire.region(message.get("region")), wire.incarnation(message.get("incarnation")))
+    of = Incarnation(
+        wire.region(message.get("region")), wire.incarnation(message.get("incarnation"))
+    )
     return {"page": wire.page_out(here.page(of, wire.number(message.get("since"))))}
 
 
@@ -118,7 +120,7 @@ def _relabel(here: DatabasePeer, message: Mapping[str, Any]) -> dict[str, Any]:
     """Change the sender's own labels, the only change that a region makes in another one."""
     region = wire.region(message.get("region"))
     if region != message["from"] or region in here.homes():
-        raise Refused("a region greets for itself alone")
+        raise DataRefused("a region greets for itself alone")
     labels, life = wire.labels_in(message.get("labels")), wire.text(message.get("life"))
     return {"marks": wire.marks_out(here.relabel(region, labels, life))}
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from django_counters.contrib.regions import labels
-from django_counters.contrib.regions.marks import Mark, Marks, marks_of
-from django_counters.contrib.regions.sql import SOURCES, Of, Page, source_of, store_of
+from django_counters.contrib.regions.marks import IncarnationMark, Marks, marks_of
+from django_counters.contrib.regions.sql import SOURCES, EntryPage, Incarnation, source_of, store_of
 from django_counters.stores.sql.positions import Position
 from django_counters.tables import CounterPosition
 
@@ -36,16 +36,16 @@ class DatabasePeer:
         """
         homes: dict[str, Marks] = {}
         for row in self._rows(source__startswith=SOURCES).exclude(position__contains="/"):
-            at = Mark.of(Position(row.position, row.timeline))
+            at = IncarnationMark.of(Position(row.position, row.timeline))
             homes.setdefault(row.source.removeprefix(SOURCES), {})[int(row.part)] = at
         # A copy's position that never moved looks the same, but has seen no clock.
         return {name: marks for name, marks in homes.items() if any(m.seen for m in marks.values())}
 
-    def page(self, of: Of, since: int) -> Page | None:
+    def page(self, of: Incarnation, since: int) -> EntryPage | None:
         """Return the next entries after a version, in whole versions; None if there are none."""
         return store_of(self.alias).page(of, since)
 
-    def greet(self, of: Of, life: Callable[[], str]) -> Marks:
+    def greet(self, of: Incarnation, life: Callable[[], str]) -> Marks:
         """Invalidate pages of a former life."""
         return labels.greet(self, of, life)
 
@@ -58,7 +58,7 @@ class DatabasePeer:
         moved = self._rows(source=source_of(region)).exclude(position="").order_by("-moved_at")
         return moved.values_list("moved_at", flat=True).first()
 
-    def known(self, region: str) -> labels.Known:
+    def known(self, region: str) -> labels.KnownRegion:
         """Return the labels of a region there."""
         return labels.known_in(region, self.alias)
 

@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.contrib.regions.declared import Regions, regions
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored
-from django_counters.contrib.regions.marks import Mark, Marks, is_ahead, present
+from django_counters.contrib.regions.marks import IncarnationMark, Marks, is_ahead, present
 from django_counters.contrib.regions.peer import Peer
 from django_counters.contrib.regions.peers import peers_of
 from django_counters.contrib.regions.publishing import (
@@ -26,8 +26,8 @@ from django_counters.contrib.regions.publishing import (
 )
 from django_counters.contrib.regions.sql import (
     CLOSED,
-    Of,
-    Page,
+    EntryPage,
+    Incarnation,
     SqlRegions,
     is_another_history,
     source_of,
@@ -85,7 +85,7 @@ def fence(using: str = DEFAULT_DB_ALIAS, *, restored: bool | None = None) -> Fen
     home = home_marks(declared.own, using)
     last, mark = present(home)
     if not _was_restored(declared.own, known, home, life, restored):
-        begin_life(declared, Of(declared.own, last), mark.timeline, life, using)
+        begin_life(declared, Incarnation(declared.own, last), mark.timeline, life, using)
         return Fenced(incarnation=last)
     new = max(last, *(max(marks, default=0) for marks in known.values())) + 1
     done = Fenced(True, new, heard=_heard(declared))
@@ -148,29 +148,31 @@ def _begin(
     if held is None or held.timeline == CLOSED:
         reason = "another process publishes or fences at this moment"
         raise RegionAway(peer=region, region=region, reason=reason)
-    clock = Mark.of(held).position
+    clock = IncarnationMark.of(held).position
     known = _ask(declared)
     # In a backup from before an earlier fence, the amount that others have copied is unknown.
     whole = any(mark.seen for marks in known.values() for one, mark in marks.items() if one > first)
     before = store.sum(region)
     if whole:
-        store.drop(Of(region, first))
+        store.drop(Incarnation(region, first))
     for number in ended:
         since = clock if number == first and not whole else 0
-        done.entries += _learn(declared, Of(region, number), store, since)
+        done.entries += _learn(declared, Incarnation(region, number), store, since)
     done.amount = store.sum(region) - before
     for low, high in scopes():
         for page in store.ranges(low, high):
-            store.begin(Of(region, first), Of(region, new), clock, *page, whole=whole)
+            store.begin(
+                Incarnation(region, first), Incarnation(region, new), clock, *page, whole=whole
+            )
     # After the counters' new entries: other regions haven't copied the stock that it takes away.
     done.frozen, done.stock = freeze(store, region, using)
     for number in ended:
         seen = [marks[number].seen for marks in known.values() if number in marks]
-        end(store, Of(region, number), max([clock, *seen]), using)
+        end(store, Incarnation(region, number), max([clock, *seen]), using)
     positions.label(source_of(region), str(new), life)
 
 
-def _learn(declared: Regions, of: Of, store: SqlRegions, since: int) -> int:
+def _learn(declared: Regions, of: Incarnation, store: SqlRegions, since: int) -> int:
     """Copy the peers' entries of this region after a version; return the number of newer ones."""
     return sum(
         store.store(of, page.entries)
@@ -179,7 +181,7 @@ def _learn(declared: Regions, of: Of, store: SqlRegions, since: int) -> int:
     )
 
 
-def _pages(name: str, peer: Peer, of: Of, since: int) -> Iterator[Page]:
+def _pages(name: str, peer: Peer, of: Incarnation, since: int) -> Iterator[EntryPage]:
     while True:
         with reaching(name, of.region):
             page = peer.page(of, since)
@@ -189,7 +191,7 @@ def _pages(name: str, peer: Peer, of: Of, since: int) -> Iterator[Page]:
         since = page.last
 
 
-def end(store: SqlRegions, of: Of, clock: int, using: str) -> None:
+def end(store: SqlRegions, of: Incarnation, clock: int, using: str) -> None:
     """Give all entries new versions: a peer's position may be after an entry that it lacks."""
     for low, high in store.ranges_of(of):
         clock += 1

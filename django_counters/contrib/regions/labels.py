@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from django_counters.contrib.regions.marks import Mark, Marks, marks_of
+from django_counters.contrib.regions.marks import IncarnationMark, Marks, marks_of
 from django_counters.contrib.regions.peer import PeerAway
-from django_counters.contrib.regions.sql import CLOSED, Of, source_of, store_of
+from django_counters.contrib.regions.sql import CLOSED, Incarnation, source_of, store_of
 from django_counters.registry import registry
 
 
@@ -25,7 +25,7 @@ class Label(NamedTuple):
     after: str
 
 
-class Known(NamedTuple):
+class KnownRegion(NamedTuple):
     """The marks of a region in a database, and the life of that database's server."""
 
     marks: Marks
@@ -35,17 +35,17 @@ class Known(NamedTuple):
 class Labelled(Protocol):
     """A database whose labels can be read and changed."""
 
-    def known(self, region: str) -> Known:
+    def known(self, region: str) -> KnownRegion:
         """Return the labels of a region there."""
 
     def relabel(self, region: str, labels: list[Label], life: str) -> Marks:
         """Change all of these labels or none, in this life of its server; return the marks."""
 
 
-def greet(there: Labelled, of: Of, life: Callable[[], str]) -> Marks:
+def greet(there: Labelled, of: Incarnation, life: Callable[[], str]) -> Marks:
     """See `Peer.greet`."""
     known = there.known(of.region)
-    before = known.marks.get(of.incarnation, Mark()).timeline
+    before = known.marks.get(of.incarnation, IncarnationMark()).timeline
     if before == CLOSED:
         return known.marks
     return there.relabel(of.region, [Label(of.incarnation, before, life())], known.life)
@@ -56,15 +56,15 @@ def close(there: Labelled, region: str, ended: range, life: Callable[[], str]) -
     known = there.known(region)
     after = {**dict.fromkeys(ended, CLOSED), ended.stop: life()}
     labels = [
-        Label(number, known.marks.get(number, Mark()).timeline, label)
+        Label(number, known.marks.get(number, IncarnationMark()).timeline, label)
         for number, label in after.items()
     ]
     there.relabel(region, labels, known.life)
 
 
-def known_in(region: str, using: str) -> Known:
+def known_in(region: str, using: str) -> KnownRegion:
     """Return the marks of a region in a database, and the life of the server."""
-    return Known(marks_of(region, using), store_of(using).life())
+    return KnownRegion(marks_of(region, using), store_of(using).life())
 
 
 def relabel_in(region: str, labels: list[Label], life: str, using: str) -> Marks:

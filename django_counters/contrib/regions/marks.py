@@ -9,7 +9,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 
 
-class Mark(NamedTuple):
+class IncarnationMark(NamedTuple):
     """The progress of an incarnation.
 
     Attributes:
@@ -23,25 +23,25 @@ class Mark(NamedTuple):
     timeline: str = ""
 
     @classmethod
-    def of(cls, at: Position) -> Mark:
+    def of(cls, at: Position) -> IncarnationMark:
         """Return the mark of a row."""
         position, _, seen = at.position.partition("/")
         return cls(int(position or 0), int(seen or position or 0), at.timeline)
 
 
-Marks = dict[int, Mark]
+Marks = dict[int, IncarnationMark]
 
 
 def marks_of(region: str, using: str) -> Marks:
     """Return the mark of each incarnation of a region in a database."""
     positions = registry.positions(using).of(source_of(region))
-    return {int(part): Mark.of(at) for part, at in positions.items()}
+    return {int(part): IncarnationMark.of(at) for part, at in positions.items()}
 
 
-def present(marks: Marks) -> tuple[int, Mark]:
+def present(marks: Marks) -> tuple[int, IncarnationMark]:
     """Return the present incarnation of a region, which is 1 before its first publication."""
     last = max(marks, default=1)
-    return last, marks.get(last, Mark())
+    return last, marks.get(last, IncarnationMark())
 
 
 def living(region: str, using: str) -> tuple[int, str] | None:
@@ -54,7 +54,7 @@ def living(region: str, using: str) -> tuple[int, str] | None:
     return (number, life) if mark.timeline == life else None
 
 
-def is_ahead(known: Marks, last: int, mark: Mark) -> bool:
+def is_ahead(known: Marks, last: int, mark: IncarnationMark) -> bool:
     """Return whether a peer has newer marks of a region than itself: then it was restored."""
-    there = known.get(last, Mark())
+    there = known.get(last, IncarnationMark())
     return max(known, default=0) > last or there.seen > mark.seen or there.timeline == CLOSED

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from django_counters.contrib.regions import labels, wire
 from django_counters.contrib.regions.marks import Marks
 from django_counters.contrib.regions.peer import PeerAway
-from django_counters.contrib.regions.sql import Of, Page
+from django_counters.contrib.regions.sql import EntryPage, Incarnation
 from django_counters.contrib.regions.wire import (
     HEADER,
     answer_signature,
@@ -63,13 +63,13 @@ class HttpPeer:
         with _checked():
             return wire.homes_in(self._ask("homes").get("homes"))
 
-    def page(self, of: Of, since: int) -> Page | None:
+    def page(self, of: Incarnation, since: int) -> EntryPage | None:
         """Return the next entries after a version, in whole versions; None if there are none."""
         with _checked():
             answer = self._ask("page", **of._asdict(), since=since)
             return wire.page_in(answer.get("page"), since)
 
-    def greet(self, of: Of, life: Callable[[], str]) -> Marks:
+    def greet(self, of: Incarnation, life: Callable[[], str]) -> Marks:
         """Invalidate pages of a former life."""
         return labels.greet(self, of, life)
 
@@ -82,11 +82,13 @@ class HttpPeer:
         with _checked():
             return wire.moment_in(self._ask("heard", region=region).get("heard"))
 
-    def known(self, region: str) -> labels.Known:
+    def known(self, region: str) -> labels.KnownRegion:
         """Return the labels of a region there."""
         with _checked():
             answer = self._ask("known", region=region)
-            return labels.Known(wire.marks_in(answer.get("marks")), wire.text(answer.get("life")))
+            return labels.KnownRegion(
+                wire.marks_in(answer.get("marks")), wire.text(answer.get("life"))
+            )
 
     def relabel(self, region: str, changes: list[labels.Label], life: str) -> Marks:
         """Change labels, if the server there is still in this life."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from django_counters.contrib.regions.marks import Marks
-from django_counters.contrib.regions.sql import Of, Page
+from django_counters.contrib.regions.sql import EntryPage, Incarnation
 from django_counters.exceptions import CounterError
 
 
@@ -34,10 +34,10 @@ class Peer(Protocol):
     def homes(self) -> Mapping[str, Marks]:
         """Return the marks of each region that has published in this database as its home."""
 
-    def page(self, of: Of, since: int) -> Page | None:
+    def page(self, of: Incarnation, since: int) -> EntryPage | None:
         """Return the next entries after a version, in whole versions; None if there are none."""
 
-    def greet(self, of: Of, life: Callable[[], str]) -> Marks:
+    def greet(self, of: Incarnation, life: Callable[[], str]) -> Marks:
         """Invalidate pages of a former life: only a page of this life moves this incarnation.
 
         An ended incarnation stays ended. Waits for a transaction that moves its position.

@@ -17,11 +17,18 @@ from django.db import DEFAULT_DB_ALIAS, Error
 from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.declared import Regions, is_regional, regions
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored
-from django_counters.contrib.regions.marks import Mark, Marks, is_ahead, living, marks_of, present
+from django_counters.contrib.regions.marks import (
+    IncarnationMark,
+    Marks,
+    is_ahead,
+    living,
+    marks_of,
+    present,
+)
 from django_counters.contrib.regions.peers import peers_of
 from django_counters.contrib.regions.sql import (
     COMPLETE,
-    Of,
+    Incarnation,
     SqlRegions,
     is_another_history,
     store_of,
@@ -87,7 +94,7 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
 class _Publisher(NamedTuple):
     """Publishes for an incarnation of this region, while its server is in this life."""
 
-    of: Of
+    of: Incarnation
     life: str
     using: str
 
@@ -113,7 +120,7 @@ class _Publisher(NamedTuple):
         # A pooler may have reconnected to a server that was restored since, with the same row.
         if held is None or not held.timeline == life == store.life():
             return None
-        clock = Mark.of(held).position + 1
+        clock = IncarnationMark.of(held).position + 1
         # A second statement: it sees all commits before the clock was locked.
         entries = store.publish(of, *page, clock)
         if entries:
@@ -128,7 +135,7 @@ def scopes() -> Iterator[tuple[str, str]]:
             yield key_range(name)
 
 
-def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
+def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Incarnation, str]:
     """Return the present incarnation and life of this region.
 
     A server that was started may have been restored. So this asks all peers first, and invalidates
@@ -138,7 +145,7 @@ def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Of, str]:
     # Read last: a concurrent process may publish, and peers may have copied that at once.
     home = home_marks(declared.own, using)
     number, mark = present(home)
-    of = Of(declared.own, number)
+    of = Incarnation(declared.own, number)
     if mark.timeline == life:
         greet(declared._replace(peers=_misled(declared, known, home)), of, using)
         return of, life
@@ -169,7 +176,7 @@ def landing_life(using: str) -> tuple[int, str] | None:
     return present
 
 
-def begin_life(declared: Regions, of: Of, before: str, life: str, using: str) -> None:
+def begin_life(declared: Regions, of: Incarnation, before: str, life: str, using: str) -> None:
     """Announce the server's life to all peers, and set it here; see `greet`.
 
     Changes nothing here if another process has begun a life or a fence since ``before``.
@@ -207,12 +214,12 @@ def _misled(
         if isinstance(there, dict):
             if is_ahead(there, number, mark):
                 raise behind(declared.own, name)
-            if there.get(number, Mark()).timeline not in ("", mark.timeline):
+            if there.get(number, IncarnationMark()).timeline not in ("", mark.timeline):
                 misled[name] = declared.peers[name]
     return misled
 
 
-def greet(declared: Regions, of: Of, using: str) -> None:
+def greet(declared: Regions, of: Incarnation, using: str) -> None:
     """Ask each peer whether it has more of this region's counts; announce the server's life.
 
     Raises:
@@ -223,7 +230,7 @@ def greet(declared: Regions, of: Of, using: str) -> None:
         with reaching(name, declared.own):
             known = peer.greet(of, store_of(using).life)
             # Read last: a concurrent process may publish.
-            mark = marks_of(declared.own, using).get(of.incarnation, Mark())
+            mark = marks_of(declared.own, using).get(of.incarnation, IncarnationMark())
             if is_ahead(known, of.incarnation, mark):
                 raise behind(declared.own, name)
 

@@ -8,11 +8,17 @@ from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters.contrib.regions.declared import Regions, regions
 from django_counters.contrib.regions.errors import RegionAway
-from django_counters.contrib.regions.marks import Mark, Marks, is_ahead, marks_of, present
+from django_counters.contrib.regions.marks import (
+    IncarnationMark,
+    Marks,
+    is_ahead,
+    marks_of,
+    present,
+)
 from django_counters.contrib.regions.peer import Peer
 from django_counters.contrib.regions.peers import peers_of
 from django_counters.contrib.regions.publishing import Exchanged, greeted, reason_of
-from django_counters.contrib.regions.sql import CLOSED, COMPLETE, Of, store_of
+from django_counters.contrib.regions.sql import CLOSED, COMPLETE, Incarnation, store_of
 from django_counters.contrib.regions.transfers import MOST_TOLD, receive, there_is_stock, top_up
 from django_counters.exceptions import CounterError
 from django_counters.registry import registry
@@ -51,13 +57,13 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     return results
 
 
-def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Of]:
+def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Incarnation]:
     """Yield all incarnations of a region, also of its former names."""
     known = {declared.own, *declared.peers}
     homes = {other: marks for other, marks in peer.homes().items() if other not in known}
     for region, marks in {name: there, **homes}.items():
         for number in sorted(marks):
-            yield Of(region, number)
+            yield Incarnation(region, number)
 
 
 def _move_stock(declared: Regions, results: dict[str, Exchanged], using: str) -> None:
@@ -69,7 +75,9 @@ def _move_stock(declared: Regions, results: dict[str, Exchanged], using: str) ->
         of, life = greeted(declared, store_of(using), using)
         for name, amount in receive(of, life, using).items():
             results.setdefault(name, Exchanged()).received += amount
-        peers = [Of(name, max(marks_of(name, using), default=1)) for name in declared.peers]
+        peers = [
+            Incarnation(name, max(marks_of(name, using), default=1)) for name in declared.peers
+        ]
         for name, amount in top_up(of, life, peers, using).items():
             results[name].sent += amount
     except RegionAway as error:
@@ -90,7 +98,7 @@ def _copy(name: str, peer: Peer, declared: Regions, using: str, done: Exchanged)
         registry.positions(using).touch(COMPLETE, name)
 
 
-def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
+def _pulled(of: Incarnation, peer: Peer, using: str, done: Exchanged) -> bool:
     """Copy one page; return whether there may be more."""
     positions, here = registry.positions(using), store_of(using)
     positions.make(of.source, of.part)
@@ -99,7 +107,7 @@ def _pulled(of: Of, peer: Peer, using: str, done: Exchanged) -> bool:
         if held is None:
             done.busy = True
             return False
-        page = peer.page(of, Mark.of(held).position)
+        page = peer.page(of, IncarnationMark.of(held).position)
         if page is None:
             return False
         if page.life == CLOSED:

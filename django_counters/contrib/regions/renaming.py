@@ -7,10 +7,16 @@ from django.db import DEFAULT_DB_ALIAS
 from django_counters.contrib.regions.declared import Regions, regions, sent_to
 from django_counters.contrib.regions.errors import RegionAway
 from django_counters.contrib.regions.fencing import end
-from django_counters.contrib.regions.marks import Mark, Marks, is_ahead, marks_of, present
+from django_counters.contrib.regions.marks import (
+    IncarnationMark,
+    Marks,
+    is_ahead,
+    marks_of,
+    present,
+)
 from django_counters.contrib.regions.peers import peers_of
 from django_counters.contrib.regions.publishing import behind, reaching, scopes
-from django_counters.contrib.regions.sql import CLOSED, Of, SqlRegions, store_of
+from django_counters.contrib.regions.sql import CLOSED, Incarnation, SqlRegions, store_of
 from django_counters.contrib.regions.transfers import stocks
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.registry import registry
@@ -39,7 +45,7 @@ def rename(former: str, using: str = DEFAULT_DB_ALIAS) -> int:
         raise InvalidConfiguration(problem=f"this database has published nothing as {former!r}.")
     _ask(declared, former, home)
     with store.transaction():
-        return _renamed(store, Of(former, number), Of(declared.own, 1), using)
+        return _renamed(store, Incarnation(former, number), Incarnation(declared.own, 1), using)
 
 
 def _ask(declared: Regions, former: str, home: Marks) -> None:
@@ -54,14 +60,14 @@ def _ask(declared: Regions, former: str, home: Marks) -> None:
             raise behind(former, name)
 
 
-def _renamed(store: SqlRegions, of: Of, to: Of, using: str) -> int:
+def _renamed(store: SqlRegions, of: Incarnation, to: Incarnation, using: str) -> int:
     positions = registry.positions(using)
     held = positions.hold(of.source, of.part)
     if held is None or held.timeline == CLOSED:
         reason = "another process publishes or renames at this moment"
         raise RegionAway(peer=of.region, region=of.region, reason=reason)
     _refuse_stock(store, of)
-    clock, entries = Mark.of(held).position + 1, 0
+    clock, entries = IncarnationMark.of(held).position + 1, 0
     for low, high in scopes():
         for page in store.ranges(low, high):
             entries += store.publish(of, *page, clock)
@@ -72,7 +78,7 @@ def _renamed(store: SqlRegions, of: Of, to: Of, using: str) -> int:
     return entries
 
 
-def _refuse_stock(store: SqlRegions, of: Of) -> None:
+def _refuse_stock(store: SqlRegions, of: Incarnation) -> None:
     """Refuse to rename a region with stock: others would still send to the former name."""
     if any(store.stock(*scope) for scope in stocks()) or store.above_zero(*sent_to(*of)):
         problem = "this region has stock. Send it to others, and let it arrive, before you rename."

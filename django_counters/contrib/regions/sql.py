@@ -25,7 +25,7 @@ _OWN = "region = %(region)s AND incarnation = %(incarnation)s"
 _OWN_BY_KEY = "region || '' = %(region)s AND incarnation = %(incarnation)s"
 
 
-class Statements:
+class RegionStatements:
     """The statements that publish, copy and add up entries. Most parameters have names.
 
     ``low`` and ``high`` are a range of keys, without ``high``. ``region`` and ``incarnation`` own
@@ -216,7 +216,7 @@ SOURCES = "region "
 COMPLETE = "region"
 
 
-class Of(NamedTuple):
+class Incarnation(NamedTuple):
     """An incarnation of a region."""
 
     region: str
@@ -233,7 +233,7 @@ class Of(NamedTuple):
         return str(self.incarnation)
 
 
-class Page(NamedTuple):
+class EntryPage(NamedTuple):
     """Some entries (key, value, version), and the clock and the life of the same moment."""
 
     entries: Sequence[tuple[str, int, int]]
@@ -256,7 +256,7 @@ def is_another_history(life: str, other: str) -> bool:
     return bool(life) and life.rpartition(" ")[0] != other.rpartition(" ")[0]
 
 
-class PostgresStatements(Statements):
+class PostgresStatements(RegionStatements):
     """The same in PostgreSQL."""
 
     # A restore of a server's files includes a start. A loaded database has another oid. A recovered
@@ -269,7 +269,7 @@ class PostgresStatements(Statements):
 
 
 #: By the vendor of the database. Others aren't offered.
-STATEMENTS = {"postgresql": PostgresStatements, "sqlite": Statements}
+STATEMENTS = {"postgresql": PostgresStatements, "sqlite": RegionStatements}
 UNOFFERED = (
     "REGIONAL counters aren't offered on MySQL and MariaDB. Use PostgreSQL, or remove REGIONAL."
 )
@@ -347,7 +347,7 @@ class SqlRegions:
         """Yield ranges of a page of counters each."""
         return self._ranges(self._sql.edge, {}, low, high)
 
-    def ranges_of(self, of: Of) -> Iterator[tuple[str, str]]:
+    def ranges_of(self, of: Incarnation) -> Iterator[tuple[str, str]]:
         """Yield ranges of a page of an incarnation's entries each."""
         return self._ranges(self._sql.edge_of_entries, of._asdict(), "", "\U0010ffff")
 
@@ -363,7 +363,7 @@ class SqlRegions:
                 return
             low = until
 
-    def publish(self, of: Of, low: str, high: str, version: int) -> int:
+    def publish(self, of: Incarnation, low: str, high: str, version: int) -> int:
         """Set the value and version of changed entries; return their number."""
         params = {**of._asdict(), "low": low, "high": high, "version": version}
         return len(self._session.run(self._sql.publish, params))
@@ -372,7 +372,7 @@ class SqlRegions:
         """Return the number of counters with unpublished increments."""
         return int(self._session.run(self._sql.unpublished, (), writes=False)[0][0])
 
-    def page(self, of: Of, since: int) -> Page | None:
+    def page(self, of: Incarnation, since: int) -> EntryPage | None:
         """Return the next entries after a version; None if there are none."""
         params = {**of._asdict(), "source": of.source, "part": of.part}
         rows = self._session.run(
@@ -382,20 +382,22 @@ class SqlRegions:
             return None
         # In a copy, the clock of the source follows the number.
         clock, _, _ = rows[0][3].partition("/")
-        return Page([row[:3] for row in rows], int(clock or 0), rows[0][4])
+        return EntryPage([row[:3] for row in rows], int(clock or 0), rows[0][4])
 
-    def store(self, of: Of, entries: Sequence[tuple[str, int, int]]) -> int:
+    def store(self, of: Incarnation, entries: Sequence[tuple[str, int, int]]) -> int:
         """Copy entries that are newer; return their number."""
         columns = self._session.dialect.columns(entries)
         return len(self._session.run(self._sql.store, (*of, *columns)))
 
-    def begin(self, of: Of, to: Of, clock: int, low: str, high: str, *, whole: bool) -> None:
+    def begin(
+        self, of: Incarnation, to: Incarnation, clock: int, low: str, high: str, *, whole: bool
+    ) -> None:
         """Begin an incarnation after another one; see the statement."""
         new = {"to": to.region, "new": to.incarnation}
         params = {**of._asdict(), **new, "clock": clock, "all": int(whole)}
         self._session.run(self._sql.begin, {**params, "low": low, "high": high})
 
-    def end(self, of: Of, low: str, high: str, version: int) -> None:
+    def end(self, of: Incarnation, low: str, high: str, version: int) -> None:
         """Give the entries of an ending incarnation a new version."""
         params = {**of._asdict(), "low": low, "high": high, "version": version}
         self._session.run(self._sql.end, params)
@@ -423,7 +425,7 @@ class SqlRegions:
         params = {"region": region, "regions": regions, "below": below, **within}
         return [key for (key,) in self._session.run(self._sql.poor, params, writes=False)]
 
-    def drop(self, of: Of) -> None:
+    def drop(self, of: Incarnation) -> None:
         """Delete the entries of a region from an incarnation on."""
         self._session.run(self._sql.drop, of)
 

@@ -25,7 +25,7 @@ from django_counters.contrib.regions.declared import (
 from django_counters.contrib.regions.errors import RegionAway, UnsupportedRegions
 from django_counters.contrib.regions.marks import living, marks_of, present
 from django_counters.contrib.regions.reading import key_of
-from django_counters.contrib.regions.sql import CLOSED, Of, SqlRegions, store_of
+from django_counters.contrib.regions.sql import CLOSED, Incarnation, SqlRegions, store_of
 from django_counters.exceptions import (
     CeilingExceeded,
     CounterOverflow,
@@ -51,7 +51,7 @@ MOST_TOLD = 20
 _REFUSALS = (CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta)
 
 
-class Busy(Exception):
+class TransferBusy(Exception):
     """Another process is doing the same, or has ended this incarnation."""
 
 
@@ -68,7 +68,7 @@ def there_is_stock() -> bool:
 
 
 @contextmanager
-def alone(of: Of, life: str, using: str) -> Iterator[SqlRegions]:
+def alone(of: Incarnation, life: str, using: str) -> Iterator[SqlRegions]:
     """Open a transaction that locks this region's clock, so that one process at a time has it.
 
     Raises:
@@ -78,12 +78,12 @@ def alone(of: Of, life: str, using: str) -> Iterator[SqlRegions]:
     with store.transaction():
         held = registry.positions(using).hold(of.source, of.part)
         if held is None or held.timeline != life:
-            raise Busy
+            raise TransferBusy
         # The following statements see all commits before the clock was locked.
         yield store
 
 
-def receive(of: Of, life: str, using: str) -> dict[str, int]:
+def receive(of: Incarnation, life: str, using: str) -> dict[str, int]:
     """Receive stock that was sent to this region; return {region: amount}.
 
     The stock grows and the amount on the way falls in one transaction, for a step of counters.
@@ -96,7 +96,7 @@ def receive(of: Of, life: str, using: str) -> dict[str, int]:
     came: dict[str, int] = {}
     refused: dict[str, str] = {}
     (low, high), more = sent_to(*of), True
-    with suppress(Busy):
+    with suppress(TransferBusy):
         while more:
             with alone(of, life, using) as store:
                 due = store.above_zero(low, high, _STEP)
@@ -148,7 +148,7 @@ def _arrive(arrivals: Sequence[tuple[str, str, str, int]], using: str) -> None:
         change_many(deltas, using)
 
 
-def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]:
+def top_up(of: Incarnation, life: str, peers: Sequence[Incarnation], using: str) -> dict[str, int]:
     """Send stock to regions that have less than ``TOP_UP``; return {region: amount}.
 
     Only the region with the most stock, as of the last copies, sends. Stock on the way counts as
@@ -161,7 +161,7 @@ def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]
         using: the database.
     """
     gave: dict[str, int] = {}
-    with suppress(Busy):
+    with suppress(TransferBusy):
         for name, policy in registry.policies().items():
             below = policy.options.get("top_up")
             if below is not None:
@@ -172,9 +172,9 @@ def top_up(of: Of, life: str, peers: Sequence[Of], using: str) -> dict[str, int]
 def _top_up(
     namespace: str,
     below: int,
-    of: Of,
+    of: Incarnation,
     life: str,
-    peers: Sequence[Of],
+    peers: Sequence[Incarnation],
     using: str,
     gave: dict[str, int],
 ) -> None:
@@ -191,7 +191,12 @@ def _top_up(
 
 
 def _share(
-    key: str, of: Of, peers: Sequence[Of], below: int, using: str, gave: dict[str, int]
+    key: str,
+    of: Incarnation,
+    peers: Sequence[Incarnation],
+    below: int,
+    using: str,
+    gave: dict[str, int],
 ) -> None:
     """Send one stock to regions that have less, while it lasts."""
     for to, amount in _shares_of(key, of, peers, store_of(using), below):
@@ -200,7 +205,7 @@ def _share(
         gave[to.region] = gave.get(to.region, 0) + amount
 
 
-def _sent(key: str, amount: int, sender: str, to: Of, using: str) -> bool:
+def _sent(key: str, amount: int, sender: str, to: Incarnation, using: str) -> bool:
     """Send stock; return False if it was sold concurrently."""
     try:
         change_many({key: -amount, sent_key(key, *to, sender): amount}, using)
@@ -210,8 +215,8 @@ def _sent(key: str, amount: int, sender: str, to: Of, using: str) -> bool:
 
 
 def _shares_of(
-    key: str, of: Of, peers: Sequence[Of], store: SqlRegions, below: int
-) -> list[tuple[Of, int]]:
+    key: str, of: Incarnation, peers: Sequence[Incarnation], store: SqlRegions, below: int
+) -> list[tuple[Incarnation, int]]:
     """Return the amount of one stock to send to each region."""
     mine = store.values([key], of.region, own=True).get(key, 0)
     senders = [of.region, *(peer.region for peer in peers)]
@@ -220,7 +225,7 @@ def _shares_of(
     return [(peer, amounts[peer.region]) for peer in peers if peer.region in amounts]
 
 
-def _stock(key: str, peer: Of, senders: Sequence[str], store: SqlRegions) -> int:
+def _stock(key: str, peer: Incarnation, senders: Sequence[str], store: SqlRegions) -> int:
     """Return a region's present and incoming stock, as of the last copies."""
     coming = [sent_key(key, *peer, sender) for sender in senders if sender != peer.region]
     on_the_way = store.values(coming, None, own=True)

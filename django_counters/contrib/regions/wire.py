@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from django_counters.contrib.regions.labels import Label
-from django_counters.contrib.regions.marks import Mark, Marks
+from django_counters.contrib.regions.marks import IncarnationMark, Marks
 from django_counters.contrib.regions.models import REGION_LENGTH
-from django_counters.contrib.regions.sql import Page
+from django_counters.contrib.regions.sql import EntryPage
 from django_counters.tables.position import POSITION_LENGTH
 
 # Surrogates, which JSON can contain and databases can't.
@@ -78,7 +78,7 @@ def marks_out(marks: Marks) -> list[object]:
 def marks_in(value: object) -> Marks:
     """Return the marks in JSON."""
     return {
-        incarnation(one): Mark(number(position), number(seen), text(timeline))
+        incarnation(one): IncarnationMark(number(position), number(seen), text(timeline))
         for one, position, seen, timeline in _rows(value, 4)
     }
 
@@ -95,12 +95,12 @@ def labels_in(value: object) -> list[Label]:
     ]
 
 
-def page_out(page: Page | None) -> dict[str, object] | None:
+def page_out(page: EntryPage | None) -> dict[str, object] | None:
     """Return a page as JSON."""
     return page and page._asdict()
 
 
-def page_in(value: object, since: int) -> Page | None:
+def page_in(value: object, since: int) -> EntryPage | None:
     """Return the page in JSON. All versions must be after ``since``, so that copying ends.
 
     A key may be any text: an invalid key must not stop the other entries.
@@ -114,7 +114,7 @@ def page_in(value: object, since: int) -> Page | None:
     ]
     if not entries:
         raise Malformed("a page has no entries")
-    page = Page(entries, number(message.get("clock")), text(message.get("life")))
+    page = EntryPage(entries, number(message.get("clock")), text(message.get("life")))
     if page.clock < page.last:
         raise Malformed("a page is ahead of its clock")
     return page

@@ -15,8 +15,8 @@ from django.utils.module_loading import import_string
 
 from django_counters.contrib.streams.declared import Stream
 from django_counters.contrib.streams.histories import Beyond
-from django_counters.contrib.streams.pages import Entry, Page
-from django_counters.intake.land import Landing
+from django_counters.contrib.streams.pages import MessagePage, StreamMessage
+from django_counters.intake.land import ParcelLanding
 from django_counters.intake.landed import Landed, PageOverflow, add_up
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
@@ -93,7 +93,7 @@ class Consumer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class StreamBacklog:
     """The backlog of one part of a stream.
 
     Attributes:
@@ -124,7 +124,7 @@ class Backend(NamedTuple):
     """
 
     consumer: Callable[[Stream, str], Consumer]
-    waiting: Callable[[Stream, Mapping[str, Position]], Iterator[Waiting]]
+    waiting: Callable[[Stream, Mapping[str, Position]], Iterator[StreamBacklog]]
 
 
 def backend_of(stream: Stream) -> Backend:
@@ -152,7 +152,9 @@ class Portion:
         self.size = self._most = most
         self._refused: tuple[str | int, str | int, DataError] | None = None
 
-    def refuse(self, messages: Sequence[Entry], error: DataError | PageOverflow) -> NoReturn:
+    def refuse(
+        self, messages: Sequence[StreamMessage], error: DataError | PageOverflow
+    ) -> NoReturn:
         """Give the next page fewer messages; quarantine a message that is alone.
 
         Raises:
@@ -171,7 +173,7 @@ class Portion:
         """Return whether the database has refused a message that was alone in a page."""
         return self._refused is not None
 
-    def refused(self, message: Entry) -> DataError | None:
+    def refused(self, message: StreamMessage) -> DataError | None:
         """Return the database's error about a message that was alone in a page."""
         if self._refused is None or self._refused[:2] != (message.part, message.offset):
             return None
@@ -204,13 +206,16 @@ class PageConsumer:
         self._decode = stream.decoder()
         self._stops = stream.stops
         self._positions = registry.positions(using)
-        self._landing = Landing(using, stream.source)
+        self._landing = ParcelLanding(using, stream.source)
         self._beyond = Beyond(stream.source, using)
         self._portion = Portion(stream.page)
 
-    def _decoded(self, messages: Sequence[Entry], until: float = inf) -> Page:
+    def _decoded(self, messages: Sequence[StreamMessage], until: float = inf) -> MessagePage:
         """Return a page of the messages that are decoded until a moment, at least one."""
-        page, now = Page(self._decode, self._using, self._stream, self._stops), time.monotonic
+        page, now = (
+            MessagePage(self._decode, self._using, self._stream, self._stops),
+            time.monotonic,
+        )
         # The database rarely refuses a message.
         add = partial(self._add, page) if self._portion.has_refused else page.add
         for message in messages:
@@ -219,14 +224,14 @@ class PageConsumer:
                 break
         return page
 
-    def _add(self, page: Page, message: Entry) -> None:
+    def _add(self, page: MessagePage, message: StreamMessage) -> None:
         """Add a message to a page; quarantine it if the database has refused it."""
         if error := self._portion.refused(message):
             page.put_aside(message, error)
         else:
             page.add(message)
 
-    def _has_landed(self, page: Page, landed: Landed, done: Consumed) -> None:
+    def _has_landed(self, page: MessagePage, landed: Landed, done: Consumed) -> None:
         """Add a committed page to the result."""
         self._step("committed")
         self._portion.landed()

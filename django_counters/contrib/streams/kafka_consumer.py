@@ -22,17 +22,17 @@ from django_counters.contrib.streams.consuming import (
     Consumed,
     PageConsumer,
     Step,
-    Waiting,
+    StreamBacklog,
 )
 from django_counters.contrib.streams.declared import Stream
 from django_counters.contrib.streams.histories import write_lost
 from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, Topic, topic_of
-from django_counters.contrib.streams.pages import Page
+from django_counters.contrib.streams.pages import MessagePage
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.intake.landed import Landed, PageOverflow
 from django_counters.stores.base import Move
 from django_counters.stores.sql.batches import record
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved, Position
 from django_counters.tables import CounterIncident
 
@@ -104,7 +104,7 @@ class KafkaConsumer(PageConsumer):
         except Again:
             # As after each failure, it reads again from the positions.
             pass
-        except (Moved, Busy):
+        except (Moved, PartitionBusy):
             # Another process is ahead, or is counting the same.
             self._stands = None
             done.busy += map(str, sorted(self._next))
@@ -170,7 +170,7 @@ class KafkaConsumer(PageConsumer):
 
     def _landed(
         self, fresh: Sequence[KafkaMessage], ends: Mapping[int, int]
-    ) -> tuple[Page, Landed]:
+    ) -> tuple[MessagePage, Landed]:
         """Count messages as a page, in one transaction."""
         page = self._decoded(fresh)
         moves = [self._move(part, str(end)) for part, end in ends.items()]
@@ -228,7 +228,7 @@ class KafkaConsumer(PageConsumer):
         with self._landing.begun([]):
             # Once among all consumers: a process that comes late must not take back counts.
             if self._positions.hold(self._source, str(part), self._lease) != at:
-                raise Busy(f"{self._source} {part}")
+                raise PartitionBusy(f"{self._source} {part}")
             self._positions.put(self._source, str(part), Position("", topic))
             record(CounterIncident.Kind.LOST, self._source, detail, self._using)
         done.incidents.append(
@@ -258,7 +258,7 @@ def _topic(stream: Stream) -> Topic:
     return topic_of(stream.location, stream.own)
 
 
-def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[Waiting]:
+def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[StreamBacklog]:
     from django_counters.contrib.streams.kafka_topic import KafkaTopic
 
     reader = KafkaTopic(_topic(stream))
@@ -266,16 +266,16 @@ def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[Waiting]
         topic = reader.known()
         bounds = reader.bounds(topic.parts)
     except CounterUnavailable as error:
-        yield Waiting(stream.own["TOPIC"], problem=error)
+        yield StreamBacklog(stream.own["TOPIC"], problem=error)
         return
     for part, (low, high) in bounds.items():
         position = known.get(str(part), Position())
         at = int(position.position or low)
         if at > high or (topic.id and position.timeline not in ("", topic.id)):
-            yield Waiting(str(part), is_beyond=True)
+            yield StreamBacklog(str(part), is_beyond=True)
             continue
         since = partial(reader.next_time, part, max(at, low))
-        yield Waiting(str(part), messages=high - at, waits=at < high, since=since)
+        yield StreamBacklog(str(part), messages=high - at, waits=at < high, since=since)
 
 
 BACKEND = Backend(KafkaConsumer, _waiting)

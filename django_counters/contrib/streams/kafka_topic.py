@@ -28,14 +28,14 @@ PATIENCE = 5.0
 logger = logging.getLogger("django_counters.kafka")
 
 
-class Bounds(NamedTuple):
+class OffsetRange(NamedTuple):
     """The first offset of a partition, and the next one at its end."""
 
     low: int
     high: int
 
 
-class Known(NamedTuple):
+class TopicState(NamedTuple):
     """The state of a topic. ``id``: a new one if it was made again; empty if unknown."""
 
     id: str
@@ -56,7 +56,7 @@ class KafkaTopic:
             settings = {**topic.connecting, "error_cb": self._heard}
             self._admin = admin.AdminClient(settings, logger=logger)
 
-    def known(self) -> Known:
+    def known(self) -> TopicState:
         """Return its present state.
 
         Raises:
@@ -66,9 +66,11 @@ class KafkaTopic:
         names = TopicCollection([self._topic.name])
         futures = self._admin.describe_topics(names, request_timeout=PATIENCE)
         state = self._answered(futures[self._topic.name])
-        return Known(_text(state.topic_id), tuple(sorted(part.id for part in state.partitions)))
+        return TopicState(
+            _text(state.topic_id), tuple(sorted(part.id for part in state.partitions))
+        )
 
-    def bounds(self, parts: Collection[int]) -> dict[int, Bounds]:
+    def bounds(self, parts: Collection[int]) -> dict[int, OffsetRange]:
         """Return the bounds of partitions, up to their last committed transactions.
 
         Raises:
@@ -77,7 +79,7 @@ class KafkaTopic:
         # This class and its functions have no types.
         ends: Any = vars(admin)["OffsetSpec"]
         low, high = (self._offsets(parts, end) for end in (ends.earliest(), ends.latest()))
-        return {part: Bounds(low[part], high[part]) for part in parts}
+        return {part: OffsetRange(low[part], high[part]) for part in parts}
 
     def next_time(self, part: int, offset: int) -> datetime | None:
         """Return when the first message from an offset on was made; None if none comes in time."""
@@ -109,7 +111,7 @@ class KafkaTopic:
             raise unavailable(self._topic, why) from error
 
 
-class Client(Protocol):
+class KafkaClient(Protocol):
     """A client of librdkafka."""
 
     def poll(self, timeout: float) -> Any:
@@ -129,7 +131,7 @@ class Heard:
         """Keep the message."""
         self._last = error.str()
 
-    def reason(self, client: Client, error: KafkaError) -> str:
+    def reason(self, client: KafkaClient, error: KafkaError) -> str:
         """Return the text of an error, with its cause if no broker has named it."""
         client.poll(0)
         # The codes of librdkafka itself are below zero.

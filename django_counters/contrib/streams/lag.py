@@ -12,7 +12,7 @@ from django.db import router
 from django.utils.translation import gettext as _
 
 from django_counters import clock
-from django_counters.contrib.streams.consuming import Waiting, backend_of
+from django_counters.contrib.streams.consuming import StreamBacklog, backend_of
 from django_counters.contrib.streams.declared import streams
 from django_counters.features import Finding, Gauge, GaugeValue
 from django_counters.metrics.facts import LATE, reason_of
@@ -76,14 +76,14 @@ def behind(using: str) -> tuple[Behind, ...]:
     return tuple(parts)
 
 
-def _behind(stream: str, part: Waiting, row: CounterPosition | None) -> Behind:
+def _behind(stream: str, part: StreamBacklog, row: CounterPosition | None) -> Behind:
     if part.problem:
         return Behind(stream, part.part, problem=reason_of(part.problem))
     late = part.waits and _is_late(part, row)
     return Behind(stream, part.part, part.lag, part.messages, part.is_beyond, late)
 
 
-def _is_late(part: Waiting, row: CounterPosition | None) -> bool:
+def _is_late(part: StreamBacklog, row: CounterPosition | None) -> bool:
     """Return whether nothing has moved for too long, and the first waiting message is as old."""
     limit = clock.utc() - LATE
     if row is not None and clock.meant(row.moved_at) >= limit:

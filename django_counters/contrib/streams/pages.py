@@ -20,7 +20,7 @@ from django_counters.exceptions import (
     InvalidConfiguration,
     UnsupportedBounds,
 )
-from django_counters.intake.land import Landing
+from django_counters.intake.land import ParcelLanding
 from django_counters.intake.landed import Landed
 from django_counters.projections.event import Event
 from django_counters.registry import registry
@@ -46,7 +46,7 @@ _OF_THE_PROCESS = (
 _OF_THE_MESSAGE = (UnboundLocalError,)
 
 
-class Entry(Protocol):
+class StreamMessage(Protocol):
     """A message of any backend."""
 
     @property
@@ -70,7 +70,7 @@ class Entry(Protocol):
         """Its whole contents, for a person."""
 
 
-class Page:
+class MessagePage:
     """The changes of messages that are counted in one transaction.
 
     Args:
@@ -105,7 +105,7 @@ class Page:
         """Return the number of messages that can't be counted."""
         return len(self._strange)
 
-    def add(self, message: Entry) -> None:
+    def add(self, message: StreamMessage) -> None:
         """Add all changes of a message. If one of them is invalid, quarantine the message.
 
         Raises:
@@ -144,8 +144,8 @@ class Page:
         for delta in deltas:
             self._add_cells(delta)
 
-    def land(self, landing: Landing, source: str, moves: Sequence[Move]) -> Landed:
-        """Count all of it between positions, within `Landing.begun`.
+    def land(self, landing: ParcelLanding, source: str, moves: Sequence[Move]) -> Landed:
+        """Count all of it between positions, within `ParcelLanding.begun`.
 
         Raises:
             Moved: another process has counted a part of it. Roll back, and drop the page.
@@ -186,7 +186,7 @@ class Page:
             else:
                 cells[key, cell] = cells.get((key, cell), 0) + by
 
-    def _decoded(self, message: Entry) -> Iterable[tuple[str, int]]:
+    def _decoded(self, message: StreamMessage) -> Iterable[tuple[str, int]]:
         if self._decode is None:
             if not self._has_publishers:
                 raise InvalidConfiguration(problem="it is missing, and no BUFFER publishes there")
@@ -200,7 +200,7 @@ class Page:
                 return False
         return True
 
-    def _delta(self, key: str, by: int, message: Entry) -> Delta:
+    def _delta(self, key: str, by: int, message: StreamMessage) -> Delta:
         ref = self._refs.get(key) or self._refs.setdefault(key, named(key, self._using))
         event = Event(at=message.at) if ref.measure else Event()
         delta = Change(ref, check_delta(by), event=event).delta
@@ -216,14 +216,14 @@ class Page:
             where = str(delta.key), cell
             self._cells[where] = self._cells.get(where, 0) + by
 
-    def put_aside(self, message: Entry, error: Exception) -> None:
+    def put_aside(self, message: StreamMessage, error: Exception) -> None:
         """Quarantine a message: count nothing of it, and keep it for an incident."""
         self.messages += 1
         text = f"{message.payload:.{_LONGEST}} ({_reason_of(error):.{_LONGEST}})"
         self._strange[f"{message.part} {message.offset}"] = text
 
 
-def _is_of_another_key(error: Exception, message: Entry) -> bool:
+def _is_of_another_key(error: Exception, message: StreamMessage) -> bool:
     """Return whether a message looks like a buffer's, and its signature isn't valid here."""
     return isinstance(error, BadSignature) and (message.published or "").startswith('{"page":')
 

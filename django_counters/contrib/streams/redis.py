@@ -15,7 +15,7 @@ from uuid import UUID
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.options import Option
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.commands import Command, Refused
+from django_counters.stores.redis.commands import ScriptRun, ServerRefused
 from django_counters.stores.redis.scripts import Script
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class RedisStream:
 
     def since(self, position: str, most: int) -> Entries:
         """Return the messages from a position on, inclusive; from the first one if it is empty."""
-        text = self._client.run(Command(STREAM, (self.name,), (position or "-", most)))
+        text = self._client.run(ScriptRun(STREAM, (self.name,), (position or "-", most)))
         name = self.name
         # Control characters are escaped; other bytes are as they were written.
         page = [Message(name, offset, fields) for offset, fields in json.loads(text)]
@@ -131,7 +131,7 @@ class RedisStream:
         """Return the id of the last entry that was ever added; empty if there was none."""
         try:
             reply = self._call("XINFO", "STREAM", self.name)
-        except Refused as error:
+        except ServerRefused as error:
             if error.message == "no such key":
                 return ""
             raise
@@ -159,7 +159,7 @@ class RedisOutlet:
         part = self._parts[history.int % len(self._parts)]
         try:
             self._client.call("XADD", part, "*", PUBLISHED, text, key=part, reads=False)
-        except Refused as error:
+        except ServerRefused as error:
             raise CounterUnavailable(using=self._client.using, reason=str(error)) from error
 
 

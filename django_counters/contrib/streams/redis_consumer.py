@@ -23,17 +23,17 @@ from django_counters.contrib.streams.consuming import (
     Consumed,
     PageConsumer,
     Step,
-    Waiting,
+    StreamBacklog,
 )
 from django_counters.contrib.streams.declared import Stream
 from django_counters.contrib.streams.histories import write_lost
-from django_counters.contrib.streams.pages import Page
+from django_counters.contrib.streams.pages import MessagePage
 from django_counters.contrib.streams.redis import Entries, Message, RedisStream, milliseconds_of
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.intake.landed import Landed, PageOverflow
 from django_counters.stores.base import Move
-from django_counters.stores.redis.commands import Refused
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.redis.commands import ServerRefused
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved, Position
 
 
@@ -62,7 +62,7 @@ class Ahead:
             return None
         try:
             page = read.result()
-        except (CounterUnavailable, OutcomeUnknown, Refused):
+        except (CounterUnavailable, OutcomeUnknown, ServerRefused):
             # The next read shows whether the error persists.
             return None
         return page if page.is_full else None
@@ -125,7 +125,7 @@ class RedisConsumer(PageConsumer):
                 return self._count(part, done)
             except Again:
                 continue
-            except (Busy, Moved):
+            except (PartitionBusy, Moved):
                 # The row of the part is held: only a buffer has moved, by another stream.
                 return done.busy.append(part.name)
 
@@ -160,7 +160,9 @@ class RedisConsumer(PageConsumer):
             self._step("commit")
         self._has_landed(page, landed, done)
 
-    def _landed(self, fresh: list[Message], position: str, until: float) -> tuple[Page, Landed]:
+    def _landed(
+        self, fresh: list[Message], position: str, until: float
+    ) -> tuple[MessagePage, Landed]:
         """Count a page of the messages that are decoded until a moment, at least one."""
         try:
             page = self._decoded(fresh, until)
@@ -193,25 +195,25 @@ def _order(position: str) -> tuple[int, int]:
     return int(milliseconds), int(number or 0)
 
 
-def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[Waiting]:
+def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[StreamBacklog]:
     for part in stream.parts:
         try:
             yield _behind(RedisStream(stream.location, part), known.get(part, Position()).position)
-        except (CounterUnavailable, OutcomeUnknown, Refused) as error:
-            yield Waiting(part, problem=error)
+        except (CounterUnavailable, OutcomeUnknown, ServerRefused) as error:
+            yield StreamBacklog(part, problem=error)
 
 
-def _behind(reader: RedisStream, position: str) -> Waiting:
+def _behind(reader: RedisStream, position: str) -> StreamBacklog:
     end = reader.end()
     if is_beyond(position, end):
-        return Waiting(reader.name, is_beyond=True)
+        return StreamBacklog(reader.name, is_beyond=True)
     # Before the first page, all entries wait.
     begin = position or next((one.offset for one in reader.since("", 1).messages), end)
     if not end:
-        return Waiting(reader.name, timedelta(0))
+        return StreamBacklog(reader.name, timedelta(0))
     lag = timedelta(milliseconds=milliseconds_of(end) - milliseconds_of(begin))
     oldest = datetime.fromtimestamp(milliseconds_of(begin) / 1000, UTC)
-    return Waiting(reader.name, lag, waits=end != position, since=lambda: oldest)
+    return StreamBacklog(reader.name, lag, waits=end != position, since=lambda: oldest)
 
 
 BACKEND = Backend(RedisConsumer, _waiting)

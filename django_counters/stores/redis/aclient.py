@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from django_counters.stores.redis.addresses import Address, Node
 from django_counters.stores.redis.client import Client, client_of, polling
 from django_counters.stores.redis.commands import (
-    Command,
     Lost,
-    Refused,
-    Request,
+    OnceRequest,
+    ScriptRun,
+    ServerRefused,
     Word,
     decoded,
     packed,
@@ -158,11 +158,11 @@ class AsyncClient:
         self._pools: dict[AbstractEventLoop, _Pool] = {}
         self._inherited: list[object] = []
 
-    async def run(self, command: Command) -> Any:
+    async def run(self, command: ScriptRun) -> Any:
         """`Client.run` for async code."""
         return await self._one(requested(command), reads=False)
 
-    async def run_many(self, commands: Sequence[Command]) -> list[Any]:
+    async def run_many(self, commands: Sequence[ScriptRun]) -> list[Any]:
         """`Client.run_many` for async code."""
         requests = [requested(command) for command in commands]
         try:
@@ -172,7 +172,7 @@ class AsyncClient:
 
     async def call(self, *words: Word, key: str | None = None, reads: bool = True) -> Any:
         """`Client.call` for async code."""
-        return await self._one(Request(key, packed(*words)), reads=reads)
+        return await self._one(OnceRequest(key, packed(*words)), reads=reads)
 
     async def close(self) -> None:
         """Close the connections of this loop, those in use when they have their answers."""
@@ -186,12 +186,12 @@ class AsyncClient:
         self._inherited.append(self._pools)
         self._pools = {}
 
-    async def _one(self, request: Request, *, reads: bool) -> Any:
+    async def _one(self, request: OnceRequest, *, reads: bool) -> Any:
         try:
             reply = await self._take(run(self._route, request))
         except Lost as lost:
             raise self._client.meaning(lost, reads=reads) from lost
-        if type(reply) is Refused:
+        if type(reply) is ServerRefused:
             raise reply
         return reply
 

@@ -17,10 +17,10 @@ from django.dispatch import receiver
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.addresses import Address, Node
 from django_counters.stores.redis.commands import (
-    Command,
     Lost,
-    Refused,
-    Request,
+    OnceRequest,
+    ScriptRun,
+    ServerRefused,
     Word,
     decoded,
     packed,
@@ -39,7 +39,7 @@ from django_counters.stores.redis.routes import (
     settle,
 )
 
-__all__ = ["Client", "Command", "Refused", "client_of"]
+__all__ = ["Client", "ScriptRun", "ServerRefused", "client_of"]
 
 _T = TypeVar("_T")
 # The system took nothing more of the request, so no server has the whole of it.
@@ -56,7 +56,7 @@ def polling(number: int) -> Callable[[], Sequence[object]]:
     return lambda: select.select([number], [], [], 0)[0]
 
 
-class Wire:
+class RedisWire:
     """A connection of one thread to one server."""
 
     __slots__ = ("_connection", "_pid", "_poll")
@@ -118,7 +118,7 @@ class _Wires(threading.local):
     """The idle connections of each thread, which close when it ends."""
 
     def __init__(self) -> None:
-        self.idle: dict[Node, Wire] = {}
+        self.idle: dict[Node, RedisWire] = {}
 
 
 class Client:
@@ -134,7 +134,7 @@ class Client:
         self.route = route_of(address, cluster_slot_of)
         self._wires = _Wires()
 
-    def run(self, command: Command) -> Any:
+    def run(self, command: ScriptRun) -> Any:
         """Run a script once.
 
         Raises:
@@ -144,10 +144,10 @@ class Client:
         """
         return self._one(requested(command), reads=False)
 
-    def run_many(self, commands: Sequence[Command]) -> list[Any]:
+    def run_many(self, commands: Sequence[ScriptRun]) -> list[Any]:
         """Run scripts in one round trip per server of a cluster, each of them once.
 
-        Returns their replies; an error is an instance of `Refused`.
+        Returns their replies; an error is an instance of `ServerRefused`.
 
         Raises:
             CounterUnavailable: none of them ran.
@@ -163,7 +163,7 @@ class Client:
 
         ``reads``: it changes nothing, so a lost answer is no unknown outcome.
         """
-        return self._one(Request(key, packed(*words)), reads=reads)
+        return self._one(OnceRequest(key, packed(*words)), reads=reads)
 
     def close(self) -> None:
         """Close the connections of all threads, those in use when they have their answers."""
@@ -181,21 +181,21 @@ class Client:
             return OutcomeUnknown(using=self.using)
         return CounterUnavailable(using=self.using, reason=str(lost))
 
-    def _one(self, request: Request, *, reads: bool) -> Any:
+    def _one(self, request: OnceRequest, *, reads: bool) -> Any:
         try:
             reply = self._reply(request)
         except Lost as lost:
             raise self.meaning(lost, reads=reads) from lost
-        if type(reply) is Refused:
+        if type(reply) is ServerRefused:
             raise reply
         return reply
 
-    def _reply(self, request: Request) -> Any:
+    def _reply(self, request: OnceRequest) -> Any:
         if self.route.alone is None:
             return self._take(run(self.route, request))
         # With one server, nearly every request is answered at once.
         (reply,) = self._ask(Ask(self.route.alone, request.words))
-        if type(reply) is not Refused:
+        if type(reply) is not ServerRefused:
             return reply
         return self._take(settle(self.route, request, self.route.alone, reply))
 
@@ -239,12 +239,14 @@ class Client:
             wire.close()
         return replies
 
-    def _connect(self, idle: dict[Node, Wire], node: Node, stale: Wire | None) -> Wire:
+    def _connect(
+        self, idle: dict[Node, RedisWire], node: Node, stale: RedisWire | None
+    ) -> RedisWire:
         if stale is not None:
             stale.close()
         for other in [other for other in idle if not self.route.keeps(other)]:
             idle.pop(other).close()
-        return Wire(self.making.connection(node))
+        return RedisWire(self.making.connection(node))
 
     def _discover(self) -> Node:
         ticket = self.route.admit(None)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Word = str | bytes | int
 
 
-class Command(NamedTuple):
+class ScriptRun(NamedTuple):
     """One run of a script.
 
     ``keys``: all keys that it uses. In a cluster they are in one hash slot, and the first one
@@ -24,7 +24,7 @@ class Command(NamedTuple):
     args: tuple[Word, ...]
 
 
-class Refused(Exception):
+class ServerRefused(Exception):
     """The server answered an error.
 
     The command was not executed. The exception is a script that ends with an error: its earlier
@@ -52,7 +52,7 @@ class Lost(Exception):
         self.sent = sent
 
 
-class Request(NamedTuple):
+class OnceRequest(NamedTuple):
     """A request to execute something once.
 
     Attributes:
@@ -66,9 +66,9 @@ class Request(NamedTuple):
     whole: Callable[[], bytes] | None = None
 
 
-def requested(command: Command) -> Request:
+def requested(command: ScriptRun) -> OnceRequest:
     """The request to run a script that the server should know."""
-    return Request(command.keys[0], _short(command), lambda: _whole(command))
+    return OnceRequest(command.keys[0], _short(command), lambda: _whole(command))
 
 
 def packed(*words: Word) -> bytes:
@@ -85,7 +85,7 @@ def _word(word: Word) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-def _short(command: Command) -> bytes:
+def _short(command: ScriptRun) -> bytes:
     script, keys, args = command
     head = _head(script.sha, keys)
     return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), head, _words(*args))
@@ -97,15 +97,15 @@ def _head(sha: str, keys: tuple[str, ...]) -> bytes:
     return _words("EVALSHA", sha, len(keys), *keys)
 
 
-def _whole(command: Command) -> bytes:
+def _whole(command: ScriptRun) -> bytes:
     script, keys, args = command
     return packed("EVAL", script.text, len(keys), *keys, *args)
 
 
-def refusal(text: str) -> Refused:
+def refusal(text: str) -> ServerRefused:
     """The error that the server wrote."""
     code, _, message = text.partition(" ")
-    return Refused(code, message)
+    return ServerRefused(code, message)
 
 
 def decoded(reply: Any) -> Any:

@@ -25,7 +25,7 @@ COUNT, RANKS = "#n", "#r"
 CHUNK, NOBODY = 256, "0"
 
 
-class Slots:
+class SlotKeys:
     """The keys of the amount that waits in one Redis for one database.
 
     The keys of a slot have a hash tag of their own, so that a cluster keeps them together.

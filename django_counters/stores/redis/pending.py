@@ -17,19 +17,19 @@ from django_counters.stores.redis.aclient import aclient_of
 from django_counters.stores.redis.addresses import Address
 from django_counters.stores.redis.breaker import STATES, State
 from django_counters.stores.redis.client import _clients, client_of
-from django_counters.stores.redis.commands import Command, Refused
+from django_counters.stores.redis.commands import ScriptRun, ServerRefused
 from django_counters.stores.redis.keys import (
     CELL,
     CHUNK,
     SLOTS,
     TOKEN,
-    Slots,
+    SlotKeys,
     cell_in,
     proposed,
     ranks_in,
     set_in,
 )
-from django_counters.stores.redis.requests import Request, Requests
+from django_counters.stores.redis.requests import Requests, RoundTrip
 from django_counters.stores.redis.scripts import ACKNOWLEDGE, CUT, HOLD, OWN, READ, RELEASE, WAITING
 from django_counters.types import Cell
 
@@ -43,7 +43,7 @@ _FLIGHT = 10_000
 _SPECIAL = frozenset(("\0", CELL))
 
 
-class Sealed(NamedTuple):
+class SealedGeneration(NamedTuple):
     """A generation that takes no more increments.
 
     ``fields``: how many counters it has, at most. ``history`` is that of the generation, ``server``
@@ -70,10 +70,10 @@ class Cut(NamedTuple):
     before: str
     history: str
     fields: int
-    sealed: Sequence[Sealed]
+    sealed: Sequence[SealedGeneration]
 
 
-class Waiting(NamedTuple):
+class SlotBacklog(NamedTuple):
     """How many counters wait in one slot, in open and in sealed generations, and since when."""
 
     open: int
@@ -89,7 +89,7 @@ class RedisPending(Requests):
     ``name`` is the name of this Redis for people, ``source`` its name in the database.
     """
 
-    def __init__(self, address: Address, slots: Slots, name: str = "") -> None:
+    def __init__(self, address: Address, slots: SlotKeys, name: str = "") -> None:
         self._client = client_of(address)
         self._aclient = aclient_of(address)
         self.name = name or self._client.name
@@ -97,7 +97,7 @@ class RedisPending(Requests):
         self._place = (address.name, address.nodes)
         super().__init__(self._client.using, slots, together=not address.is_cluster)
 
-    def send(self, request: Request[_T]) -> _T:
+    def send(self, request: RoundTrip[_T]) -> _T:
         """Send a request in one round trip, and return its answer.
 
         Raises:
@@ -109,17 +109,17 @@ class RedisPending(Requests):
         with self._reading():
             return self._sent(request)
 
-    def _sent(self, request: Request[_T]) -> _T:
+    def _sent(self, request: RoundTrip[_T]) -> _T:
         if len(request.commands) != 1:
             return request.read(self._client.run_many(request.commands))
         # Nearly always there is one command, for which this is faster.
         try:
             reply = self._client.run(request.commands[0])
-        except Refused as refused:
+        except ServerRefused as refused:
             reply = refused
         return request.read((reply,))
 
-    async def asend(self, request: Request[_T]) -> _T:
+    async def asend(self, request: RoundTrip[_T]) -> _T:
         """`send` for async code."""
         if request.counts:
             return request.read(await self._aclient.run_many(request.commands))
@@ -130,7 +130,7 @@ class RedisPending(Requests):
         """Seal the open generation of each slot in which no sealed one waits."""
         age = _REFRESHED_AFTER // timedelta(milliseconds=1)
         commands = [
-            Command(CUT, self._slots.keys(slot), (proposed(slot), age)) for slot in range(SLOTS)
+            ScriptRun(CUT, self._slots.keys(slot), (proposed(slot), age)) for slot in range(SLOTS)
         ]
         replies = self._run(commands)
         return [_cut(slot, reply) for slot, reply in enumerate(replies)]
@@ -144,13 +144,15 @@ class RedisPending(Requests):
 
         ``adopt``: make it the owner, whichever was before.
         """
-        command = Command(OWN, (self._slots.owner,), (identity, int(adopt)))
+        command = ScriptRun(OWN, (self._slots.owner,), (identity, int(adopt)))
         return bool(self._run([command]) == [identity])
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[SlotBacklog]:
         """How much waits in each slot."""
-        replies = self._run([Command(WAITING, self._slots.keys(slot), ()) for slot in range(SLOTS)])
-        return [Waiting(*reply) for reply in replies]
+        replies = self._run(
+            [ScriptRun(WAITING, self._slots.keys(slot), ()) for slot in range(SLOTS)]
+        )
+        return [SlotBacklog(*reply) for reply in replies]
 
     def breaker(self) -> State | None:
         """The worst state of the breakers of this Redis in this process."""
@@ -168,7 +170,7 @@ class RedisPending(Requests):
         pairs = (line.partition(":") for line in text.splitlines())
         return {name: value for name, colon, value in pairs if colon}
 
-    def parcel(self, sealed: Sealed) -> Parcel | None:
+    def parcel(self, sealed: SealedGeneration) -> Parcel | None:
         """The contents of a sealed generation; None if another flush has landed it."""
         key = self._slots.place(sealed.slot, sealed.place)
         fields: dict[str, str] = {}
@@ -176,7 +178,7 @@ class RedisPending(Requests):
         while True:
             words = (sealed.generation, cursor, _PAGE, sealed.server)
             # Each page checks the generation, which takes no more increments.
-            (page,) = self._run([Command(READ, (key,), words)])
+            (page,) = self._run([ScriptRun(READ, (key,), words)])
             if not page:
                 return None
             cursor, found = page[0], json.loads(page[1])
@@ -185,7 +187,7 @@ class RedisPending(Requests):
                 return _read(fields).parcel(sealed, self.source)
 
     def acknowledge(
-        self, landed: Mapping[Sealed, Sequence[str]], lost: Collection[int] = ()
+        self, landed: Mapping[SealedGeneration, Sequence[str]], lost: Collection[int] = ()
     ) -> None:
         """Remove generations that have landed, and forget the totals of some of their counters.
 
@@ -196,7 +198,7 @@ class RedisPending(Requests):
         said += [(slot, ("",)) for slot in lost]
         self._run(
             [
-                Command(ACKNOWLEDGE, self._slots.keys(slot), (proposed(slot), *words))
+                ScriptRun(ACKNOWLEDGE, self._slots.keys(slot), (proposed(slot), *words))
                 for slot, words in said
             ]
         )
@@ -208,7 +210,7 @@ class RedisPending(Requests):
         This saves work. A flush is correct without it.
         """
         key, mark = self._slots.flight, secrets.token_hex(8)
-        hold = Command(HOLD, (key,), (mark, _FLIGHT))
+        hold = ScriptRun(HOLD, (key,), (mark, _FLIGHT))
 
         def held() -> bool:
             # A full server refuses the mark, and needs the flush all the more.
@@ -222,7 +224,7 @@ class RedisPending(Requests):
             yield held
         finally:
             with suppress(CounterUnavailable, OutcomeUnknown):
-                self._client.run_many([Command(RELEASE, (key,), (mark,))])
+                self._client.run_many([ScriptRun(RELEASE, (key,), (mark,))])
 
     def clear(self) -> None:
         """Delete all keys of this database except tokens, which expire. For tests."""
@@ -232,12 +234,12 @@ class RedisPending(Requests):
         first = (self._slots.flight, self._slots.owner)
         self._client.call("DEL", *first, key=first[0], reads=False)
 
-    def _run(self, commands: Sequence[Command]) -> list[Any]:
+    def _run(self, commands: Sequence[ScriptRun]) -> list[Any]:
         """Run commands that can be repeated: if one fails, nothing is lost."""
         with self._reading():
             replies = self._client.run_many(commands)
         for reply in replies:
-            if isinstance(reply, Refused):
+            if isinstance(reply, ServerRefused):
                 raise CounterUnavailable(using=self.shown, reason=str(reply).rstrip("."))
         return replies
 
@@ -261,7 +263,7 @@ class _Read(NamedTuple):
     cells: dict[tuple[str, Cell | None], int]
     registers: dict[tuple[str, Cell], bytearray]
 
-    def parcel(self, sealed: Sealed, source: str) -> Parcel:
+    def parcel(self, sealed: SealedGeneration, source: str) -> Parcel:
         """All of it, under the id of the generation."""
         sets = {where: Sketch(ROUGH, bytes(body)) for where, body in self.registers.items()}
         told = self.sums, sealed.slot, self.tokens, self.cells, self.strange, sets
@@ -324,7 +326,7 @@ def _tokened(text: str) -> Tokened:
 def _cut(slot: int, reply: Sequence[Any]) -> Cut:
     generation, before, server = map(str, reply[:3])
     sealed = [
-        Sealed(slot, int(place), str(one), str(parent), str(history), int(fields), server)
+        SealedGeneration(slot, int(place), str(one), str(parent), str(history), int(fields), server)
         for place, one, parent, history, fields in reply[4:]
     ]
     return Cut(slot, generation, before, server, int(reply[3]), sealed)

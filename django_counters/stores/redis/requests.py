@@ -15,17 +15,17 @@ from django_counters.stores.base import (
     LARGEST_SUM,
     NO_TOTALS,
     Added,
+    CachedState,
     CellSearch,
-    Found,
     Lease,
     PendingField,
     PendingParts,
     UnreadPage,
 )
-from django_counters.stores.redis.commands import Command, Refused
+from django_counters.stores.redis.commands import ScriptRun, ServerRefused
 from django_counters.stores.redis.keys import (
     TOKEN,
-    Slots,
+    SlotKeys,
     cell_field,
     cell_in,
     proposed,
@@ -58,7 +58,7 @@ LARGEST_PENDING = 2**62
 # About how many fields a script looks through at once: it keeps the server from other work.
 PAGE = 500
 # The answer where nothing was asked for.
-NOT_ASKED = Found(None, 0)
+NOT_ASKED = CachedState(None, 0)
 _MILLISECOND = timedelta(milliseconds=1)
 # The errors that a server gives before it executes anything. Any other may be that of a proxy which
 # had passed the command on.
@@ -72,13 +72,13 @@ _HAD_BEGUN = re.compile(r"script: [0-9a-f]{40}, on |Error running script")
 _NOTHING_DONE = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN"})
 
 
-class Request(NamedTuple, Generic[_T]):
+class RoundTrip(NamedTuple, Generic[_T]):
     """Commands for one round trip, and how to read the replies to them.
 
     ``counts``: whether they count, so that a lost answer is an unknown outcome.
     """
 
-    commands: Sequence[Command]
+    commands: Sequence[ScriptRun]
     read: Callable[[Sequence[Any]], _T]
     counts: bool = True
 
@@ -90,12 +90,12 @@ class Requests:
     slots. In a cluster they are on several servers.
     """
 
-    def __init__(self, shown: str, slots: Slots, *, together: bool) -> None:
+    def __init__(self, shown: str, slots: SlotKeys, *, together: bool) -> None:
         self.shown = shown
         self._slots = slots
         self.together = together
 
-    def add(self, deltas: Mapping[str, Delta], age: int) -> Request[Added]:
+    def add(self, deltas: Mapping[str, Delta], age: int) -> RoundTrip[Added]:
         """Add to counters and to their cells.
 
         Answers their values, if their totals are known and not older than ``age`` ms. -1 asks for
@@ -116,29 +116,29 @@ class Requests:
             words[slot] = (proposed(slot), len(mine), len(cells) // 2, *counters, *cells)
         parts = self._parts(groups)
         commands = [self._command(ADD, part, (age,), words) for part in parts]
-        return Request(commands, lambda replies: self._added(parts, groups, replies))
+        return RoundTrip(commands, lambda replies: self._added(parts, groups, replies))
 
-    def _add_to_one(self, counter: str, delta: Delta, age: int) -> Request[Added]:
+    def _add_to_one(self, counter: str, delta: Delta, age: int) -> RoundTrip[Added]:
         slot = slot_of(counter)
         cells = _cells(counter, delta) if delta.effects else []
         words: tuple[str | int, ...] = (age, proposed(slot), 1, len(cells) // 2, counter, delta.by)
         words += tuple(cells)
-        command = Command(ADD, self._slots.keys(slot), words)
-        return Request((command,), partial(self._added_to_one, counter))
+        command = ScriptRun(ADD, self._slots.keys(slot), words)
+        return RoundTrip((command,), partial(self._added_to_one, counter))
 
-    def add_only(self, counter: str, by: int, age: int) -> Request[Found | None]:
+    def add_only(self, counter: str, by: int, age: int) -> RoundTrip[CachedState | None]:
         """Add to one counter without cells in the fewest steps. None: nothing was done.
 
         ``by`` is at most `LARGEST_SUM`, either way. ``age`` as in `add`.
         """
         keys, words = self._slots.keys(slot_of(counter)), (counter, by)
         blind = age == NO_TOTALS
-        command = Command(ADD_ONLY, keys[: 1 if blind else 2], words if blind else (*words, age))
-        return Request((command,), self._added_only)
+        command = ScriptRun(ADD_ONLY, keys[: 1 if blind else 2], words if blind else (*words, age))
+        return RoundTrip((command,), self._added_only)
 
     def add_once(
         self, counter: str, delta: Delta, token: str, age: int, window: tuple[timedelta, timedelta]
-    ) -> Request[tuple[Found, bool]]:
+    ) -> RoundTrip[tuple[CachedState, bool]]:
         """Add to one counter and to its cells, unless its token was used or is out of its window.
 
         ``window``: how far behind and ahead of the clock of Redis the time of the token may be.
@@ -150,12 +150,12 @@ class Requests:
         told = hashlib.sha256(delta.told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         words: tuple[str | int, ...] = (age, proposed(slot), counter, delta.by, token, back, ahead)
         words += (told if delta.told else "", *cells)
-        return Request([Command(ADD_ONCE, keys, words)], self._added_once)
+        return RoundTrip([ScriptRun(ADD_ONCE, keys, words)], self._added_once)
 
     def maximum(
         self, counter: str, number: int, age: int, told: tuple[Lease, int] | None
-    ) -> Request[Raised | Found]:
-        """Add to one counter what it lacks of ``number``; `Found` where its total has to be asked.
+    ) -> RoundTrip[Raised | CachedState]:
+        """Add what a counter lacks of ``number``; `CachedState` if its total has to be asked.
 
         Its total is not older than ``age`` ms, or what the caller was ``told`` under a lease,
         without anything that waits here.
@@ -163,19 +163,19 @@ class Requests:
         slot = slot_of(counter)
         lease: tuple[str | int, ...] = (told[0].version, told[1]) if told else ("-", 0)
         words = (age, proposed(slot), counter, number, *lease)
-        return Request([Command(MAXIMUM, self._slots.keys(slot), words)], self._raised)
+        return RoundTrip([ScriptRun(MAXIMUM, self._slots.keys(slot), words)], self._raised)
 
-    def look(self, counters: Iterable[str], age: int) -> Request[Mapping[str, Found]]:
+    def look(self, counters: Iterable[str], age: int) -> RoundTrip[Mapping[str, CachedState]]:
         """Look up counters. ``age`` is in ms, and -1 asks for no totals."""
         groups = self._groups(counters)
         words = {slot: (proposed(slot), len(mine), *mine) for slot, mine in groups.items()}
         parts = self._parts(groups)
         commands = [self._command(LOOK, part, (age,), words) for part in parts]
-        return Request(
+        return RoundTrip(
             commands, lambda replies: _seen(self._added(parts, groups, replies)), counts=False
         )
 
-    def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> Request[None]:
+    def fill(self, totals: Mapping[str, tuple[int | None, Lease]]) -> RoundTrip[None]:
         """Fill in totals under their leases.
 
         None: the total cannot be filled in, so that no caller waits for it.
@@ -185,17 +185,17 @@ class Requests:
             triples = held.setdefault((slot_of(counter), lease.version), [])
             triples += (counter, "" if total is None else total, lease.moment)
         commands = [
-            Command(FILL, self._slots.keys(slot), (proposed(slot), version, *triples))
+            ScriptRun(FILL, self._slots.keys(slot), (proposed(slot), version, *triples))
             for (slot, version), triples in held.items()
         ]
-        return Request(commands, lambda replies: None, counts=False)  # noqa: ARG005
+        return RoundTrip(commands, lambda replies: None, counts=False)  # noqa: ARG005
 
-    def forget(self, counters: Iterable[str]) -> Request[None]:
+    def forget(self, counters: Iterable[str]) -> RoundTrip[None]:
         """Forget totals that something else than a flush has changed."""
         commands = self._on_each(FORGET, self._groups(counters))
-        return Request(commands, self._all_done, counts=False)
+        return RoundTrip(commands, self._all_done, counts=False)
 
-    def discard(self, counters: Iterable[str]) -> Request[list[CellSearch]]:
+    def discard(self, counters: Iterable[str]) -> RoundTrip[list[CellSearch]]:
         """Drop what waits for deleted counters, and forget their totals.
 
         Returns the searches for their cells, which are left.
@@ -210,9 +210,9 @@ class Requests:
                 for generation in generations
             ]
 
-        return Request(self._on_each(DISCARD, groups), read, counts=False)
+        return RoundTrip(self._on_each(DISCARD, groups), read, counts=False)
 
-    def discard_cells(self, search: CellSearch) -> Request[CellSearch | None]:
+    def discard_cells(self, search: CellSearch) -> RoundTrip[CellSearch | None]:
         """Drop a page of the cells of discarded counters, and return the search that is left."""
         keys = self._slots.keys(slot_of(search.counters[0]))
         words: tuple[str | int, ...] = (search.generation, search.cursor, PAGE)
@@ -222,9 +222,9 @@ class Requests:
             self._all_done(replies)
             return search._replace(cursor=replies[0]) if replies[0] != "0" else None
 
-        return Request([Command(DISCARD_CELLS, keys, words)], read, counts=False)
+        return RoundTrip([ScriptRun(DISCARD_CELLS, keys, words)], read, counts=False)
 
-    def parts(self, counter: str, before: PendingParts | None = None) -> Request[PendingParts]:
+    def parts(self, counter: str, before: PendingParts | None = None) -> RoundTrip[PendingParts]:
         """Read a page of pending increments of a counter and its cells, as of the first page.
 
         ``before``: the previous page. HSCAN repeats fields if the hash shrinks between two pages,
@@ -251,23 +251,23 @@ class Requests:
                     fields[one[:2]] = one
             return PendingParts(*_parts_in(fields.values()), pages, seen | fields.keys())
 
-        return Request([Command(FIELDS, self._slots.keys(slot), words)], read, counts=False)
+        return RoundTrip([ScriptRun(FIELDS, self._slots.keys(slot), words)], read, counts=False)
 
-    def discard_sets(self, counter: str, sets: Sequence[PendingField]) -> Request[None]:
+    def discard_sets(self, counter: str, sets: Sequence[PendingField]) -> RoundTrip[None]:
         """Drop what actors of a counter have, as `parts` has returned it."""
         words = tuple(word for one in sets for word in one)
-        command = Command(DISCARD_SETS, self._slots.keys(slot_of(counter)), words)
-        return Request([command], self._all_done, counts=False)
+        command = ScriptRun(DISCARD_SETS, self._slots.keys(slot_of(counter)), words)
+        return RoundTrip([command], self._all_done, counts=False)
 
-    def _on_each(self, script: Script, groups: Mapping[int, Sequence[str]]) -> list[Command]:
+    def _on_each(self, script: Script, groups: Mapping[int, Sequence[str]]) -> list[ScriptRun]:
         return [
-            Command(script, self._slots.keys(slot), tuple(mine)) for slot, mine in groups.items()
+            ScriptRun(script, self._slots.keys(slot), tuple(mine)) for slot, mine in groups.items()
         ]
 
-    def settle(self, counter: str, token: str, value: int) -> Request[None]:
+    def settle(self, counter: str, token: str, value: int) -> RoundTrip[None]:
         """Remember the value that a call with a token returned, if Redis did not know it."""
-        command = Command(SETTLE, (self._token_key(counter, token),), (value,))
-        return Request([command], lambda replies: None, counts=False)  # noqa: ARG005
+        command = ScriptRun(SETTLE, (self._token_key(counter, token),), (value,))
+        return RoundTrip([command], lambda replies: None, counts=False)  # noqa: ARG005
 
     def _token_key(self, counter: str, token: str) -> str:
         """One key for all counters, to notice conflicts; in a cluster, one for each slot."""
@@ -285,9 +285,9 @@ class Requests:
 
     def _command(
         self, script: Any, part: Sequence[int], first: tuple[int, ...], words: Mapping[int, Any]
-    ) -> Command:
+    ) -> ScriptRun:
         keys = tuple(key for slot in part for key in self._slots.keys(slot))
-        return Command(script, keys, (*first, *(word for slot in part for word in words[slot])))
+        return ScriptRun(script, keys, (*first, *(word for slot in part for word in words[slot])))
 
     def _added(
         self,
@@ -295,11 +295,11 @@ class Requests:
         groups: Mapping[int, Sequence[str]],
         replies: Sequence[Any],
     ) -> Added:
-        found: dict[str, Found] = {}
+        found: dict[str, CachedState] = {}
         refused: dict[str, errors.CounterError] = {}
         for part, reply in zip(parts, replies, strict=True):
             counters = [counter for slot in part for counter in groups[slot]]
-            if isinstance(reply, Refused):
+            if isinstance(reply, ServerRefused):
                 refused.update(dict.fromkeys(counters, self.meaning(reply)))
             else:
                 answers = reply.splitlines() or [""] * len(counters)
@@ -308,37 +308,37 @@ class Requests:
 
     def _added_to_one(self, counter: str, replies: Sequence[Any]) -> Added:
         (reply,) = replies
-        if type(reply) is Refused:
+        if type(reply) is ServerRefused:
             return Added({}, {counter: self.meaning(reply)})
         return Added({counter: found_in(reply)}, {})
 
-    def _added_only(self, replies: Sequence[Any]) -> Found | None:
+    def _added_only(self, replies: Sequence[Any]) -> CachedState | None:
         (reply,) = replies
-        if isinstance(reply, Refused):
+        if isinstance(reply, ServerRefused):
             raise self.meaning(reply)
         if reply == 0:
             return None
         return NOT_ASKED if reply == 1 else found_in(reply)
 
-    def _added_once(self, replies: Sequence[Any]) -> tuple[Found, bool]:
+    def _added_once(self, replies: Sequence[Any]) -> tuple[CachedState, bool]:
         (reply,) = replies
-        if isinstance(reply, Refused):
+        if isinstance(reply, ServerRefused):
             raise self.meaning(reply)
         answer, used = reply
         return found_in(answer), bool(used)
 
-    def _raised(self, replies: Sequence[Any]) -> Raised | Found:
+    def _raised(self, replies: Sequence[Any]) -> Raised | CachedState:
         (reply,) = replies
-        if isinstance(reply, Refused):
+        if isinstance(reply, ServerRefused):
             raise self.meaning(reply)
         return Raised(*map(int, reply)) if len(reply) == 2 else found_in(reply[0])
 
     def _all_done(self, replies: Sequence[Any]) -> None:
         for reply in replies:
-            if isinstance(reply, Refused):
+            if isinstance(reply, ServerRefused):
                 raise self.meaning(reply)
 
-    def meaning(self, refused: Refused) -> errors.CounterError:
+    def meaning(self, refused: ServerRefused) -> errors.CounterError:
         """The error that an error of the server means for the caller."""
         if refused.code == "OVERFLOW":
             return errors.CounterOverflow(
@@ -358,7 +358,7 @@ class Requests:
         return errors.OutcomeUnknown(using=self.shown)
 
 
-def _seen(added: Added) -> Mapping[str, Found]:
+def _seen(added: Added) -> Mapping[str, CachedState]:
     for refused in added.refused.values():
         raise refused
     return added.found
@@ -394,17 +394,17 @@ def _cells(counter: str, delta: Delta) -> list[str | int]:
     return [word for cell, by in delta.carried for word in (cell_field(cell, counter), by)]
 
 
-def found_in(answer: str) -> Found:
+def found_in(answer: str) -> CachedState:
     """The meaning of an answer; see ``slot.lua``."""
     if not answer:
         return NOT_ASKED
     words = answer.split(" ")
     if words[0] not in ("?", "!"):
         if len(words) == 3:
-            return Found(int(words[1]), int(words[2]), int(words[0]))
-        return Found(int(words[1]), sum(map(int, words[2:])), int(words[0]))
+            return CachedState(int(words[1]), int(words[2]), int(words[0]))
+        return CachedState(int(words[1]), sum(map(int, words[2:])), int(words[0]))
     whose, version, moment, total, age, *pairs = words
     waits = tuple(zip(pairs[::2], map(int, pairs[1::2]), strict=True))
     lease = None if version == "-" else Lease(version, int(moment))
     kept = None if total == "-" else (int(total), int(age))
-    return Found(None, sum(by for _, by in waits), 0, waits, lease, kept, whose == "!")
+    return CachedState(None, sum(by for _, by in waits), 0, waits, lease, kept, whose == "!")

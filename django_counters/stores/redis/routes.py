@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from django_counters.stores.redis.addresses import Address, Node
 from django_counters.stores.redis.breaker import FAILURES, Breaker
-from django_counters.stores.redis.commands import Lost, Refused, Request, packed
+from django_counters.stores.redis.commands import Lost, OnceRequest, ServerRefused, packed
 
 logger = logging.getLogger("django_counters")
 # How often servers that did not execute a command may redirect it.
@@ -84,7 +84,7 @@ class Route:
 
     def answered(self, node: Node | None, ticket: int, replies: Sequence[Any]) -> bool:
         """Take note of answers. Returns whether the connection may be used again."""
-        codes = {reply.code for reply in replies if type(reply) is Refused}
+        codes = {reply.code for reply in replies if type(reply) is ServerRefused}
         if codes & _AWAY:
             self._count_failure(node, ticket)
         elif self._breakers[node].succeeded(ticket):
@@ -215,7 +215,7 @@ class ClusterRoute(Route):
             except Lost as lost:
                 reason = lost
                 continue
-            if not isinstance(reply, Refused) and self._read(node, reply):
+            if not isinstance(reply, ServerRefused) and self._read(node, reply):
                 return
             reason = reply or "the cluster has no slots yet"
         self._stale = True
@@ -243,17 +243,17 @@ def route_of(address: Address, slot_of: Callable[[str], int]) -> Route:
     return SentinelRoute(address) if address.kind == "sentinel" else Route(address)
 
 
-def run(route: Route, request: Request) -> Flow[Any]:
-    """The reply to one request, which may be `Refused`."""
+def run(route: Route, request: OnceRequest) -> Flow[Any]:
+    """The reply to one request, which may be `ServerRefused`."""
     node = yield from route.find(request.key)
     (reply,) = yield Ask(node, request.words)
-    if type(reply) is Refused:
+    if type(reply) is ServerRefused:
         return (yield from settle(route, request, node, reply))
     return reply
 
 
-def run_many(route: Route, requests: Sequence[Request]) -> Flow[list[Any]]:
-    """The replies to several requests, each of which may be `Refused`.
+def run_many(route: Route, requests: Sequence[OnceRequest]) -> Flow[list[Any]]:
+    """The replies to several requests, each of which may be `ServerRefused`.
 
     Requests for one server go there together. If some were answered, and another server of a
     cluster was not reached, the requests for that one are refused with CLUSTERDOWN.
@@ -276,7 +276,7 @@ def run_many(route: Route, requests: Sequence[Request]) -> Flow[list[Any]]:
     return replies
 
 
-def _grouped(route: Route, requests: Sequence[Request]) -> Flow[dict[Node, list[int]]]:
+def _grouped(route: Route, requests: Sequence[OnceRequest]) -> Flow[dict[Node, list[int]]]:
     groups: dict[Node, list[int]] = {}
     for place, request in enumerate(requests):
         node = yield from route.find(request.key)
@@ -284,30 +284,30 @@ def _grouped(route: Route, requests: Sequence[Request]) -> Flow[dict[Node, list[
     return groups
 
 
-def _unreached(lost: Lost) -> Refused:
+def _unreached(lost: Lost) -> ServerRefused:
     """The reply for a server that was not reached, while others may have executed their part."""
     if lost.sent:
         raise lost
-    return Refused("CLUSTERDOWN", f"a server was not reached: {lost}")
+    return ServerRefused("CLUSTERDOWN", f"a server was not reached: {lost}")
 
 
 def _settle_many(
     route: Route,
-    requests: Sequence[Request],
+    requests: Sequence[OnceRequest],
     groups: dict[Node, list[int]],
     replies: list[Any],
 ) -> Flow[None]:
     for node, places in groups.items():
         for place in places:
             reply = replies[place]
-            if type(reply) is Refused:
+            if type(reply) is ServerRefused:
                 try:
                     replies[place] = yield from settle(route, requests[place], node, reply)
                 except Lost as lost:
                     replies[place] = _unreached(lost)
 
 
-def settle(route: Route, request: Request, node: Node, reply: Any) -> Flow[Any]:
+def settle(route: Route, request: OnceRequest, node: Node, reply: Any) -> Flow[Any]:
     """Send a request again that a server did not execute, until one does or all refuse it."""
     words, asking = request.words, False
     for _ in range(REDIRECTIONS):
@@ -323,11 +323,11 @@ def settle(route: Route, request: Request, node: Node, reply: Any) -> Flow[Any]:
             route.refused(node, reply.code)
             return reply
         reply = (yield Ask(node, _ASKING + words if asking else words, 1 + asking))[-1]
-        if type(reply) is not Refused:
+        if type(reply) is not ServerRefused:
             return reply
     raise Lost(f"no server took it: {reply}", sent=False)
 
 
-def _target(node: Node, reply: Refused) -> Node:
+def _target(node: Node, reply: ServerRefused) -> Node:
     host, _, port = reply.message.rpartition(" ")[2].rpartition(":")
     return Node(host or node.host, int(port))

@@ -20,12 +20,12 @@ from django_counters.exceptions import (
 )
 from django_counters.signals import incident_recorded
 from django_counters.sketches import Sketch
-from django_counters.stores.base import Parcel, Refusal, Seen
+from django_counters.stores.base import LandingRefusal, Parcel, SlotState
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.dialects.claims import BATCHES_LANDED, SOURCES_SEEN
-from django_counters.stores.sql.partitions import Busy
+from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Block, Session, is_of_a_test_case
 from django_counters.stores.sql.tables import NAMED
@@ -139,7 +139,7 @@ class SqlBatches:
         rows = [(p.id, p.slot, p.source, len(p.sums), str(sum(p.sums.values()))) for p in parcels]
         return set(map(hex_of, self._claims.claim(rows)))
 
-    def land_named(self, sums: Mapping[str, int]) -> dict[str, Refusal]:
+    def land_named(self, sums: Mapping[str, int]) -> dict[str, LandingRefusal]:
         """Add to the totals of named counters, in the order of their keys; the refused ones.
 
         A total that is missing is made. All that is not refused is added: what does not fit (the
@@ -154,13 +154,13 @@ class SqlBatches:
             self._add(fitting)
         except CounterOverflow:
             over = self._over(fitting)
-            refused.update(dict.fromkeys(over, Refusal.OVERFLOW))
+            refused.update(dict.fromkeys(over, LandingRefusal.OVERFLOW))
             self._add_the_rest({key: by for key, by in fitting.items() if key not in over})
         return refused
 
     def land_records(
         self, table: Table, key_field: Any, sums: Mapping[str, int]
-    ) -> dict[str, Refusal]:
+    ) -> dict[str, LandingRefusal]:
         """Add to one column of a model's records, held in the order of their keys; the refused.
 
         Args:
@@ -219,10 +219,10 @@ class SqlBatches:
         with self._session.translated():
             return list(names.distinct().order_by("source"))
 
-    def source(self, name: str, *, hold: bool = False) -> dict[int, Seen]:
+    def source(self, name: str, *, hold: bool = False) -> dict[int, SlotState]:
         """The last seen state of the slots of a source; held until the transaction ends."""
         rows = self._positions.found(name, hold=hold)
-        return {slot: Seen(generation, timeline) for _, slot, generation, timeline in rows}
+        return {slot: SlotState(generation, timeline) for _, slot, generation, timeline in rows}
 
     def remember(self, name: str, seen: Mapping[int, tuple[str, str]]) -> None:
         """Keep the present state of slots of a source, instead of the former one."""
@@ -252,7 +252,7 @@ class SqlBatches:
         """Raise our own error for one of a landing, if it has a name."""
         dialect = self._session.dialect
         if dialect.busy(error) and not (committing and dialect.cancelled(error)):
-            raise Busy(str(error).strip()) from error
+            raise PartitionBusy(str(error).strip()) from error
         self._session.translate(error, committing)
 
     def _add(self, sums: Mapping[str, int]) -> None:
@@ -272,7 +272,7 @@ class SqlBatches:
             self._add(sums)
         except CounterOverflow as error:
             # The totals are held; the amount pending elsewhere has just changed.
-            raise Busy(str(error)) from error
+            raise PartitionBusy(str(error)) from error
 
     def _held(self, quoted: Table, keys: RecordKeys, natives: Mapping[str, Any]) -> dict[str, int]:
         """Hold rows; their totals by the text of their keys."""
@@ -289,7 +289,7 @@ class SqlBatches:
             raise RuntimeError(f"{len(credits)} rows are held, {len(credited)} were changed")
 
 
-def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, Refusal]]:
+def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, LandingRefusal]]:
     """What no total can take. Nearly all that comes is what it should be: seen at a glance."""
     for key, by in sums.items():
         usual = key.isascii() and key.isprintable() and 0 < len(key) <= KEY_LENGTH
@@ -299,14 +299,14 @@ def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, Refusal]]:
             yield key, reason
 
 
-def _why_never(key: str, by: int) -> Refusal | None:
+def _why_never(key: str, by: int) -> LandingRefusal | None:
     """Why a named counter cannot take an amount, regardless of its total."""
     try:
         check_key(key)
     except InvalidKey:
-        return Refusal.STRANGE
+        return LandingRefusal.STRANGE
     low, high = INT8
-    return None if low <= by <= high else Refusal.OVERFLOW
+    return None if low <= by <= high else LandingRefusal.OVERFLOW
 
 
 def _takes(amounts: Amounts, by: int) -> bool:
@@ -315,12 +315,14 @@ def _takes(amounts: Amounts, by: int) -> bool:
     return all(low <= number + by <= high for number in (amounts.total or 0, amounts.value))
 
 
-def _why_not(is_key: bool, total: int | None, by: int, capacity: tuple[int, int]) -> Refusal | None:
+def _why_not(
+    is_key: bool, total: int | None, by: int, capacity: tuple[int, int]
+) -> LandingRefusal | None:
     """Why a record cannot take an amount."""
     if not is_key:
-        return Refusal.STRANGE
+        return LandingRefusal.STRANGE
     if total is None:
-        return Refusal.MISSING
+        return LandingRefusal.MISSING
     low, high = capacity
     fits = low <= total + by <= high and INT8[0] <= by <= INT8[1]
-    return None if fits else Refusal.OVERFLOW
+    return None if fits else LandingRefusal.OVERFLOW

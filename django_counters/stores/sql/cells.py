@@ -25,7 +25,7 @@ _Rows = Mapping[Kind, list[tuple[Any, ...]]]
 _Make = Callable[[str, Sequence[str], Sequence[Kind]], str]
 
 
-class Part(NamedTuple):
+class CellPart(NamedTuple):
     """What one row of a cell has."""
 
     cell: Cell
@@ -135,7 +135,7 @@ class SqlCells:
 
     def counted(
         self, value: str, params: Sequence[Any], measure: int, key: str
-    ) -> tuple[Amounts, list[Part]]:
+    ) -> tuple[Amounts, list[CellPart]]:
         """The value of one counter and the numbers of its periods, of one moment.
 
         ``value`` is the statement that reads its total and what is pending.
@@ -149,10 +149,10 @@ class SqlCells:
             else:
                 moment = aware(start, local=True).astimezone(UTC)
                 cell = Cell(measure, int(period), moment, str(tags), kind=SHARDED[number].name)
-                parts.append(Part(cell, int(last), int(by)))
+                parts.append(CellPart(cell, int(last), int(by)))
         return amounts, parts
 
-    def take_back(self, key: str, kind: Kind, parts: Iterable[Part]) -> None:
+    def take_back(self, key: str, kind: Kind, parts: Iterable[CellPart]) -> None:
         """Take numbers from the rows that have them, and delete the rows that come to nothing.
 
         Rows are changed in the order of all writers. What others have added since stays.

@@ -19,7 +19,7 @@ from django_counters.exceptions import (
     TokenConflict,
     TokenExpired,
 )
-from django_counters.stores.sql.dialects.ledger import Appends, Entry, Outcome
+from django_counters.stores.sql.dialects.ledger import AppendedEntry, Appends, Outcome
 from django_counters.stores.sql.session import aware
 from django_counters.stores.sql.totals import SqlReads
 from django_counters.tables import CounterHorizon
@@ -131,8 +131,8 @@ class SqlDeltas(SqlReads):
         appends: Appends = self._ledger.appends
         return appends
 
-    def _entry(self, key: str, by: int, token: UUID) -> Entry:
-        return Entry(key, by, token, moment_of(token), Token(str(token)).digest)
+    def _entry(self, key: str, by: int, token: UUID) -> AppendedEntry:
+        return AppendedEntry(key, by, token, moment_of(token), Token(str(token)).digest)
 
     def _check(self, outcome: int, key: str, token: UUID | None) -> Outcome:
         """Raise the error of an outcome, if it is one."""
@@ -241,7 +241,7 @@ class PlainDeltas(SqlDeltas):
         now = clock.utc()
         return now - horizon_of(self._session.using).token_window, now + AHEAD
 
-    def _compare(self, old: Sequence[Entry]) -> None:
+    def _compare(self, old: Sequence[AppendedEntry]) -> None:
         """The former state has to be the same."""
         if not old:
             return
@@ -249,7 +249,7 @@ class PlainDeltas(SqlDeltas):
         rows = self._session.run(self._ledger.appends.present, (tokens,), writes=False)
         self._differ({token: (key, delta) for token, key, delta in rows}, old)
 
-    def _differ(self, present: Mapping[str, tuple[str, int]], old: Sequence[Entry]) -> None:
+    def _differ(self, present: Mapping[str, tuple[str, int]], old: Sequence[AppendedEntry]) -> None:
         for entry in old:
             found = present.get(entry.token.hex)
             if found is None:
@@ -257,7 +257,7 @@ class PlainDeltas(SqlDeltas):
             elif found != (entry.key, entry.delta):
                 self._check(Outcome.CONFLICT, entry.key, entry.token)
 
-    def _entry(self, key: str, by: int, token: UUID) -> Entry:
+    def _entry(self, key: str, by: int, token: UUID) -> AppendedEntry:
         return super()._entry(key, by, token)._replace(created_at=self._stored(moment_of(token)))
 
     def _stored(self, moment: datetime) -> str:

@@ -19,7 +19,7 @@ _ALL = 2**62
 _STRIDE = 8
 
 
-class Place(NamedTuple):
+class LedgerPosition(NamedTuple):
     """Where a follower is: after the entry of one token, or after what is below a transaction.
 
     Numbers of transactions mean something until the next rebase, which moves the fence.
@@ -35,7 +35,7 @@ class Place(NamedTuple):
         return "-".join(map(str, (self.fence, self.xid, self.seq, *token)))
 
     @classmethod
-    def of(cls, text: str) -> Place:
+    def of(cls, text: str) -> LedgerPosition:
         """The place that a text says.
 
         Raises:
@@ -77,17 +77,17 @@ class SqlFollowing:
         self._sql = self._session.dialect.ledger.following
         self._using = using
 
-    def begin(self) -> Place:
+    def begin(self) -> LedgerPosition:
         """After the last entry that was dropped: from here on nothing is missing."""
         ((fence, dropped),) = self._session.run(self._sql.begin, (), writes=False)
-        return Place.of(dropped) if dropped else Place(int(fence))
+        return LedgerPosition.of(dropped) if dropped else LedgerPosition(int(fence))
 
-    def end(self) -> Place:
+    def end(self) -> LedgerPosition:
         """After all that is complete now."""
         ((fence, xid, seq),) = self._session.run(self._sql.end, (), writes=False)
-        return Place(fence, xid, seq)
+        return LedgerPosition(fence, xid, seq)
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: LedgerPosition) -> None:
         """A sealed partition is dropped: entries before its last place cannot be followed.
 
         An earlier place than that of another partition changes nothing. One at a time: the caller
@@ -95,10 +95,10 @@ class SqlFollowing:
         """
         positions, fence = SqlPositions(self._session), str(place.fence)
         known = positions.among(LEDGER, [DROPPED]).get(DROPPED, Position())
-        if known.timeline != fence or Place.of(known.position).order < place.order:
+        if known.timeline != fence or LedgerPosition.of(known.position).order < place.order:
             positions.put(LEDGER, DROPPED, Position(str(place), fence))
 
-    def page(self, place: Place, most: int) -> list[Passed]:
+    def page(self, place: LedgerPosition, most: int) -> list[Passed]:
         """The next entries after a place; fewer than ``most`` where no more are complete.
 
         Raises:
@@ -115,9 +115,11 @@ class SqlFollowing:
             found += rows
             if len(found) == most or until >= horizon:
                 return found
-            place, length = Place(place.fence, until), length * _STRIDE
+            place, length = LedgerPosition(place.fence, until), length * _STRIDE
 
-    def _looked(self, place: Place, until: int, most: int) -> tuple[int, int, list[Passed]]:
+    def _looked(
+        self, place: LedgerPosition, until: int, most: int
+    ) -> tuple[int, int, list[Passed]]:
         asked, ranges = self._asked(place, until, most), []
         if self._session.dialect.partitions:
             # What is sealed by now has no other entries than before.
@@ -129,7 +131,7 @@ class SqlFollowing:
         fence, horizon, dropped, there = rows[0][:4]
         if fence != place.fence:
             raise PositionGone(position=str(place), reason="is of before a rebase")
-        last = Place.of(dropped).order if dropped else (0, 0)
+        last = LedgerPosition.of(dropped).order if dropped else (0, 0)
         if place.order < last:
             raise PositionGone(position=str(place), reason="has entries after it that were dropped")
         lost = place.token is not None and place.order > last and not there
@@ -137,7 +139,7 @@ class SqlFollowing:
             raise PositionGone(position=str(place), reason="is not of this database")
         return until, horizon, [_passed(row[4:]) for row in rows if row[4] is not None]
 
-    def _asked(self, place: Place, until: int, most: int) -> dict[str, Any]:
+    def _asked(self, place: LedgerPosition, until: int, most: int) -> dict[str, Any]:
         dialect, token = self._session.dialect, place.token
         moment = None if token is None else dialect.moment(moment_of(token))
         return {

@@ -46,7 +46,7 @@ class Holder(NamedTuple):
     does: str
 
 
-class Mark(NamedTuple):
+class HorizonMark(NamedTuple):
     """A moment, and the first transaction that began after it."""
 
     at: datetime
@@ -217,10 +217,10 @@ class SqlHorizon:
         found: CounterHorizon | None = rows.first()
         return found
 
-    def _mark(self) -> Mark:
+    def _mark(self) -> HorizonMark:
         ((moment, xid),) = self._session.run(self._sql.mark, (), writes=False)
         local = self._session.dialect.knows_time_zones
-        return Mark(clock.shown(aware(moment, local=local)), xid)
+        return HorizonMark(clock.shown(aware(moment, local=local)), xid)
 
     def _cluster(self) -> int | None:
         """The number of the server; None where it has none, or keeps it to itself."""
@@ -231,7 +231,7 @@ class SqlHorizon:
             int(self._session.run(self._sql.cluster, (), writes=False)[0][0]) if may_ask else None
         )
 
-    def _check(self, state: CounterHorizon, mark: Mark) -> None:
+    def _check(self, state: CounterHorizon, mark: HorizonMark) -> None:
         cluster = self._cluster()
         moved = cluster is not None and state.cluster is not None and cluster != state.cluster
         if moved or state.horizon > mark.xid or state.fence > self._numbered(state):
@@ -266,7 +266,7 @@ class SqlHorizon:
             self._session.run(self._sql.release, {**known, "keys": among(freed)})
         return FoldedEntries(int(entries), int(counters), stuck)
 
-    def _settle(self, state: CounterHorizon, mark: Mark, folded: FoldedEntries) -> None:
+    def _settle(self, state: CounterHorizon, mark: HorizonMark, folded: FoldedEntries) -> None:
         """Say as of when the totals are complete: as soon as the horizon has reached a mark.
 
         Where entries did not fit, they wait for long, and nothing is more complete than it was.
@@ -277,7 +277,7 @@ class SqlHorizon:
         fields = ("as_of", "mark_xid", "mark_at", "tail_since", "rolled_up_at")
         state.save(using=self._using, update_fields=fields)
 
-    def _advance(self, state: CounterHorizon, mark: Mark) -> None:
+    def _advance(self, state: CounterHorizon, mark: HorizonMark) -> None:
         if state.horizon >= mark.xid:
             state.as_of, state.mark_xid = mark.at, 0
         elif state.mark_xid and state.horizon >= state.mark_xid:

@@ -20,7 +20,7 @@ from django_counters.features import Drift
 from django_counters.stores.sql.dialects.ledger import (
     Extent,
     Range,
-    Sealed,
+    SealedConditions,
     inside,
     outside,
     within,
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     archived: int
 
 
-class Row(NamedTuple):
+class EntryRow(NamedTuple):
     """One entry."""
 
     token: UUID
@@ -123,7 +123,7 @@ class SqlInquiry(SqlReads):
         )
         return int(total or 0) + int(pending or 0), int(later or 0) + int(archived or 0)
 
-    def parts(self, key: str, last: int) -> tuple[Parts, list[Row]]:
+    def parts(self, key: str, last: int) -> tuple[Parts, list[EntryRow]]:
         """The parts of a value, and the last entries, the latest first."""
         if "ledger" in self._session.dialect.lacks:
             total, pending = self.read_one(key) or (0, 0)
@@ -192,8 +192,8 @@ class SqlInquiry(SqlReads):
         return self._session.dialect.ledger.inquiry
 
     @property
-    def _sealed(self) -> Sealed:
-        found: Sealed = self._session.dialect.ledger.sealed
+    def _sealed(self) -> SealedConditions:
+        found: SealedConditions = self._session.dialect.ledger.sealed
         return found
 
     def _narrowed(self, prefix: str, keys: Iterable[str] | None) -> dict[str, Any]:
@@ -201,14 +201,14 @@ class SqlInquiry(SqlReads):
         among = dialect.every if keys is None else dialect.keys(list(keys))
         return {"keys": among, "prefix": prefix}
 
-    def _row(self, row: Sequence[Any]) -> Row:
+    def _row(self, row: Sequence[Any]) -> EntryRow:
         token, created_at, delta, kind, pending = row
         moment = aware(created_at, local=self._session.dialect.knows_time_zones)
-        return Row(UUID(str(token)), moment, delta, kind, bool(pending))
+        return EntryRow(UUID(str(token)), moment, delta, kind, bool(pending))
 
 
 def sealed(session: Session, which: str, params: Mapping[str, Any]) -> list[Range]:
-    """The ranges of sealed partitions for which a condition of `Sealed` holds."""
+    """The ranges of sealed partitions for which a condition of `SealedConditions` holds."""
     if not session.dialect.partitions:
         return []
     sql = session.dialect.ledger.partitions.ranges.format(which=which)

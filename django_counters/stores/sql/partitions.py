@@ -14,7 +14,7 @@ from django_counters import clock
 from django_counters.exceptions import LedgerIncomplete
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.dialects.tables import DELTAS
-from django_counters.stores.sql.following import Place, SqlFollowing
+from django_counters.stores.sql.following import LedgerPosition, SqlFollowing
 from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterPartition
 from django_counters.tables.horizon import beginning
@@ -23,7 +23,7 @@ from django_counters.tables.horizon import beginning
 HURRY = "200"
 
 
-class Busy(Exception):
+class PartitionBusy(Exception):
     """A transaction holds what is needed; to be tried again later."""
 
 
@@ -150,7 +150,7 @@ class SqlPartitions:
             if record.last_xid is not None and record.last_seq is not None:
                 fence = self._following.begin().fence
                 if record.fence == fence:
-                    self._following.drop(Place(fence, record.last_xid, record.last_seq))
+                    self._following.drop(LedgerPosition(fence, record.last_xid, record.last_seq))
             self._remove(quoted)
             record.dropped_at = clock.now()
             record.save(using=self._using, update_fields=["dropped_at"])
@@ -212,7 +212,7 @@ class SqlPartitions:
             if deltas:
                 fence = self._following.end().fence
                 last = max((xid, seq) for _, xid, seq in gone)
-                self._following.drop(Place(fence, *last))
+                self._following.drop(LedgerPosition(fence, *last))
                 self._records().create(
                     name=f"before {moment}",
                     since=beginning(),
@@ -250,5 +250,5 @@ class SqlPartitions:
         except Error as error:
             dialect = self._session.dialect
             if dialect.timed_out(error) or dialect.unserializable(error):
-                raise Busy from error
+                raise PartitionBusy from error
             raise

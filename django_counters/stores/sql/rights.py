@@ -13,7 +13,7 @@ from django_counters.exceptions import CounterError, CounterOverflow, RecordMiss
 from django_counters.stores.sql.cells import MANY_NUMBERED, NUMBERED, NUMBERED_ONCE
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlReads, SqlTotals
-from django_counters.types import INT8, Claim, Delta, Taken
+from django_counters.types import INT8, Claim, Delta, OnceResult
 
 
 class SqlPending(SqlReads):
@@ -41,7 +41,7 @@ class SqlPending(SqlReads):
             return None
         return int(rows[0][0])
 
-    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> Taken | None:
+    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> OnceResult | None:
         """Add one for an actor, or take it back, with the row of the actor in one statement.
 
         None, and nothing changed, where there is no such statement, and where `add` says None.

@@ -12,11 +12,11 @@ from django.db import Error
 from django_counters.exceptions import CounterOverflow
 from django_counters.measure import Kind
 from django_counters.stores.sql.actors import SqlActors
-from django_counters.stores.sql.cells import MANY, ONCE, ONE, Part, SqlCells
+from django_counters.stores.sql.cells import MANY, ONCE, ONE, CellPart, SqlCells
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Owner, Session
-from django_counters.types import UNBOUNDED, Amounts, Bounds, Cell, Claim, Delta, Taken
+from django_counters.types import UNBOUNDED, Amounts, Bounds, Cell, Claim, Delta, OnceResult
 
 
 class SqlReads:
@@ -93,7 +93,7 @@ class SqlReads:
 
     def _take(
         self, sql: str, params: Sequence[Any], columns: Sequence[str], delta: Delta
-    ) -> Taken | None:
+    ) -> OnceResult | None:
         """Make a change together with the row of its actor; None where it is refused."""
         try:
             if delta.effects:
@@ -108,10 +108,10 @@ class SqlReads:
         value, present = rows[0][0], rows[0][-1]
         if isinstance(value, str):
             known, is_present = value.removeprefix("="), value.startswith("=")
-            return Taken(not is_present, int(known))
+            return OnceResult(not is_present, int(known))
         if value is not None:
-            return Taken(True, int(value))
-        return None if present is None else Taken(False, int(present))
+            return OnceResult(True, int(value))
+        return None if present is None else OnceResult(False, int(present))
 
     def _reading(self, key: Hashable) -> tuple[Any, ...]:
         """The parameters that read one value."""
@@ -176,7 +176,7 @@ class SqlTotals(SqlReads):
             rows = self._session.run(sql, params)
         return rows[0][0] if rows else None
 
-    def add_once(self, delta: Delta, claim: Claim) -> Taken | None:
+    def add_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
         """Add one for an actor, or take it back, with the row of the actor in one statement.
 
         None, and nothing changed, where there is no such statement, and where `add` says None.
@@ -269,7 +269,7 @@ class SqlTotals(SqlReads):
         return limit if low <= limit <= high else None
 
 
-class Held(NamedTuple):
+class LockedTotals(NamedTuple):
     """What there is of totals that are held, and which of them were made for that."""
 
     found: Mapping[Hashable, Amounts]
@@ -296,7 +296,7 @@ class SqlCorrections(SqlReads):
         with self._session.serializable(what), self._session.read_committed():
             yield
 
-    def hold(self, keys: Sequence[Any], whole: Sequence[Any] = ()) -> Held:
+    def hold(self, keys: Sequence[Any], whole: Sequence[Any] = ()) -> LockedTotals:
         """Let no other transaction change totals until the transaction ends, and say what there is
         now.
 
@@ -312,9 +312,9 @@ class SqlCorrections(SqlReads):
         # A statement of its own: it sees what those have committed whom the first one waited for.
         found = self.read(keys)
         if self.inserts:
-            return Held(found, frozenset(told))
+            return LockedTotals(found, frozenset(told))
         # A record that has just come is not held.
-        return Held({key: found[key] for key in told if key in found}, frozenset())
+        return LockedTotals({key: found[key] for key in told if key in found}, frozenset())
 
     def _gather(self, keys: Sequence[Any]) -> None:
         """Let the rows of totals that are held be part of them, waiting for those who hold some."""
@@ -328,14 +328,14 @@ class SqlCorrections(SqlReads):
         if sums:
             self.correct(sums)
 
-    def counted(self, key: Hashable, measure: int) -> tuple[Amounts, list[Part]]:
+    def counted(self, key: Hashable, measure: int) -> tuple[Amounts, list[CellPart]]:
         """The value of a named counter, and what its periods have, of one moment.
 
         ``measure``: the number of its measure.
         """
         return self._cells.counted(self._reads.one, self._reading(key), measure, str(key))
 
-    def take_back(self, key: Hashable, parts: Iterable[Part], kind: Kind) -> None:
+    def take_back(self, key: Hashable, parts: Iterable[CellPart], kind: Kind) -> None:
         """Take the numbers of a kind away, and delete the rows that come to nothing."""
         self._cells.take_back(str(key), kind, parts)
 

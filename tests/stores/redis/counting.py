@@ -14,16 +14,16 @@ import redis
 
 from django_counters.stores.redis.aclient import AsyncClient
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.client import Client, Command
+from django_counters.stores.redis.client import Client, ScriptRun
 from django_counters.stores.redis.scripts import Script
 
 ADD = Script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
 FAIL = Script("return redis.error_reply('RINGFULL no place is free')")
 
 
-def add(key: str, by: int = 1) -> Command:
+def add(key: str, by: int = 1) -> ScriptRun:
     """Adds to a key."""
-    return Command(ADD, (key,), (by,))
+    return ScriptRun(ADD, (key,), (by,))
 
 
 def fresh(url: str | None = None, **options: Any) -> Client:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_counters.stores.base import NO_TOTALS, Found
+from django_counters.stores.base import NO_TOTALS, CachedState
 from django_counters.stores.redis.keys import slot_of
 from django_counters.types import Delta
 from tests.stores.redis.servers import Server, needs_redis, running
@@ -41,8 +41,8 @@ def add_only(bench: Bench, name: str, by: int = 1) -> bool:
     return bench.send(bench.pending.add_only(name, by, NO_TOTALS)) is not None
 
 
-def answer(bench: Bench, name: str, by: int = 1, age: int = AGE) -> Found | None:
-    found: Found | None = bench.send(bench.pending.add_only(name, by, age))
+def answer(bench: Bench, name: str, by: int = 1, age: int = AGE) -> CachedState | None:
+    found: CachedState | None = bench.send(bench.pending.add_only(name, by, age))
     return found
 
 

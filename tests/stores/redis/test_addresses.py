@@ -10,7 +10,7 @@ from django.core.cache.backends.redis import RedisCache
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.redis.addresses import DJANGO, DJANGO_REDIS, Address, Node, address_of
 from django_counters.stores.redis.client import client_of
-from django_counters.stores.redis.commands import Lost, Refused, Request
+from django_counters.stores.redis.commands import Lost, OnceRequest, ServerRefused
 from django_counters.stores.redis.connections import Making
 from django_counters.stores.redis.routes import Ask, Wait, route_of, run
 
@@ -219,7 +219,7 @@ def test_an_option_that_redis_py_does_not_know(settings: Any) -> None:
 
 
 ONE, TWO = Node("a", 1), Node("b", 2)
-REQUEST = Request("key", b"words")
+REQUEST = OnceRequest("key", b"words")
 TABLE = [[0, 16383, ["a", 1, "name", []]]]
 
 
@@ -230,7 +230,7 @@ def test_servers_that_send_on_and_on_are_not_followed_for_ever() -> None:
     times = 0
     with pytest.raises(Lost, match="MOVED") as caught:
         while True:
-            flow.send([Refused("MOVED", f"1 c:{times}")])
+            flow.send([ServerRefused("MOVED", f"1 c:{times}")])
             times += 1
     assert not caught.value.sent
     assert times == 5
@@ -241,11 +241,11 @@ def test_a_slot_that_is_moving_is_waited_for_shortly() -> None:
     next(flow)
     flow.send([TABLE])
     waited = 0.0
-    step = flow.send([Refused("TRYAGAIN")])
+    step = flow.send([ServerRefused("TRYAGAIN")])
     with pytest.raises(Lost):
         while True:
             assert isinstance(step, Wait)
             waited += step.seconds
             assert flow.send(None) == Ask(ONE, b"words")
-            step = flow.send([Refused("TRYAGAIN")])
+            step = flow.send([ServerRefused("TRYAGAIN")])
     assert 0 < waited <= 0.1

@@ -16,8 +16,8 @@ from django.test import override_settings
 
 from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.addresses import DJANGO, address_of
-from django_counters.stores.redis.client import Client, Refused, client_of
-from django_counters.stores.redis.commands import Command
+from django_counters.stores.redis.client import Client, ServerRefused, client_of
+from django_counters.stores.redis.commands import ScriptRun
 from django_counters.stores.redis.scripts import Script
 from tests.stores.redis.counting import (
     FAIL,
@@ -50,11 +50,11 @@ def both(request: pytest.FixtureRequest) -> Iterator[Both]:
 
 def test_a_script_that_the_server_has_forgotten_is_run_once(both: Both, key: str) -> None:
     script = Script(f"return redis.call('INCRBY', KEYS[1], ARGV[1]) -- {key}")
-    command = Command(script, (key,), (1,))
+    command = ScriptRun(script, (key,), (1,))
     client = both()
     assert client.run(add(key, 0)) == 0
     assert [client.run(command), client.run(command)] == [1, 2]
-    again = Command(Script(script.text + "!"), (key,), (1,))
+    again = ScriptRun(Script(script.text + "!"), (key,), (1,))
     assert client.run_many([again, add(key), again]) == [4, 3, 5]
     assert stands_at(key) == 5
 
@@ -71,14 +71,14 @@ def test_texts_are_texts_and_other_bytes_can_be_sent_back(both: Both, key: str) 
 
 def test_an_error_of_the_server_is_refused_and_the_connection_is_kept(both: Both, key: str) -> None:
     client = both()
-    with pytest.raises(Refused) as caught:
-        client.run(Command(FAIL, (key,), ()))
+    with pytest.raises(ServerRefused) as caught:
+        client.run(ScriptRun(FAIL, (key,), ()))
     assert (caught.value.code, caught.value.message) == ("RINGFULL", "no place is free")
     before = client.call("CLIENT", "ID")
-    replies = client.run_many([add(key), Command(FAIL, (key,), ()), add(key)])
+    replies = client.run_many([add(key), ScriptRun(FAIL, (key,), ()), add(key)])
     assert [replies[0], replies[2]] == [1, 2]
-    assert isinstance(replies[1], Refused)
-    with pytest.raises(Refused, match="WRONGTYPE"):
+    assert isinstance(replies[1], ServerRefused)
+    with pytest.raises(ServerRefused, match="WRONGTYPE"):
         client.call("HGET", key, "field")
     assert client.call("CLIENT", "ID") == before
 
@@ -88,8 +88,8 @@ def test_an_error_that_redis_py_takes_for_a_lost_connection_is_an_answer(
     both: Both, key: str, text: str
 ) -> None:
     script = Script(f"redis.call('INCR', KEYS[1]); return redis.error_reply('{text}')")
-    with pytest.raises(Refused) as caught:
-        both().run(Command(script, (key,), ()))
+    with pytest.raises(ServerRefused) as caught:
+        both().run(ScriptRun(script, (key,), ()))
     assert str(caught.value) == text
 
 
@@ -208,8 +208,8 @@ def test_a_server_that_is_loading_counts_as_one_that_does_not_answer(both: Both,
     client = both()
     loading = Script("return redis.error_reply('LOADING it reads its data')")
     for _ in range(3):
-        with pytest.raises(Refused):
-            client.run(Command(loading, (key,), ()))
+        with pytest.raises(ServerRefused):
+            client.run(ScriptRun(loading, (key,), ()))
     with pytest.raises(CounterUnavailable):
         client.run(add(key))
 
@@ -217,8 +217,8 @@ def test_a_server_that_is_loading_counts_as_one_that_does_not_answer(both: Both,
 def test_other_refusals_do_not(both: Both, key: str) -> None:
     client = both()
     for _ in range(10):
-        with pytest.raises(Refused):
-            client.run(Command(FAIL, (key,), ()))
+        with pytest.raises(ServerRefused):
+            client.run(ScriptRun(FAIL, (key,), ()))
     assert client.run(add(key)) == 1
 
 

@@ -14,7 +14,7 @@ from redis.crc import key_slot
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.stores.redis.aclient import AsyncClient
-from django_counters.stores.redis.client import Client, Command, Refused
+from django_counters.stores.redis.client import Client, ScriptRun, ServerRefused
 from django_counters.stores.redis.scripts import Script
 from example_project.bootstrap.postgres import free_port
 from tests.stores.redis.counting import add, fresh
@@ -119,11 +119,11 @@ def test_a_slot_that_is_moving(cluster: list[Server]) -> None:
     assert client.run_many([add(gone), add(key)]) == [3, 3]
     assert count(cluster, gone) == [0, 1, 0]
     # Keys on both servers: TRYAGAIN, and nothing is executed.
-    both = Command(BOTH, (key, gone), (1,))
+    both = ScriptRun(BOTH, (key, gone), (1,))
     with pytest.raises(CounterUnavailable, match="TRYAGAIN"):
         client.run(both)
     (refused,) = client.run_many([both])
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, ServerRefused)
     assert refused.code == "CLUSTERDOWN"
     assert client.call("GET", key, key=key) == "3"
     source("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", key)
@@ -150,12 +150,12 @@ def test_a_server_that_is_gone(shrinking: list[Server]) -> None:
         assert client.run(add(keys[1]))
     replies = client.run_many([add(key) for key in keys])
     assert replies[1:] == [12, 2]
-    assert isinstance(replies[0], Refused)
+    assert isinstance(replies[0], ServerRefused)
     assert replies[0].code == "CLUSTERDOWN"
 
     async def work() -> None:
         replies = await aclient.run_many([add(key) for key in keys])
-        assert isinstance(replies[0], Refused)
+        assert isinstance(replies[0], ServerRefused)
         assert replies[1:] == [13, 3]
 
     asyncio.run(work())

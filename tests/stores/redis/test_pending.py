@@ -26,8 +26,8 @@ from django_counters.exceptions import (
 )
 from django_counters.stores.base import Lease
 from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.commands import Refused
-from django_counters.stores.redis.keys import SLOTS, Slots, slot_of, space_of
+from django_counters.stores.redis.commands import ServerRefused
+from django_counters.stores.redis.keys import SLOTS, SlotKeys, slot_of, space_of
 from django_counters.stores.redis.pending import RedisPending
 from django_counters.stores.redis.requests import Requests
 from django_counters.tokens import mint
@@ -45,7 +45,7 @@ class Bench:
     def __init__(self, url: str) -> None:
         self.using = f"test{secrets.token_hex(4)}"
         self.address = address_of(url, {"timeout": 10})
-        self.slots = Slots(self.using, "0" * 12)
+        self.slots = SlotKeys(self.using, "0" * 12)
         self.pending = RedisPending(self.address, self.slots)
         self.direct: Any = redis.Redis.from_url(url, decode_responses=True, protocol=2)
 
@@ -171,8 +171,8 @@ class TestAnswers:
         ],
     )
     def test_what_an_error_means(self, error: str, kind: type[CounterError]) -> None:
-        refused = Refused(error, mint(clock.utc()).hex)
-        meant = Requests("r", Slots("x", ""), together=True).meaning(refused)
+        refused = ServerRefused(error, mint(clock.utc()).hex)
+        meant = Requests("r", SlotKeys("x", ""), together=True).meaning(refused)
         assert type(meant) is kind
         assert str(meant)
 
@@ -202,14 +202,14 @@ class TestFlight:
 
 def test_names_of_databases_and_prefixes_are_digests() -> None:
     spaces = [space_of(*pair) for pair in [("shop}*", ""), ("shop}*", "b"), ("b", "shop}*")]]
-    named = [Slots("default", space).keys(3) for space in spaces]
+    named = [SlotKeys("default", space).keys(3) for space in spaces]
     for keys in named:
         assert re.fullmatch(r"djc:\{default:[0-9a-f]{12}:3\}:p", keys[0])
-    assert len({*chain.from_iterable(named), *Slots("other", spaces[0]).keys(3)}) == 40
+    assert len({*chain.from_iterable(named), *SlotKeys("other", spaces[0]).keys(3)}) == 40
 
 
 def test_all_keys_of_a_slot_are_in_one_part_of_a_cluster() -> None:
-    slots = Slots("default", "x")
+    slots = SlotKeys("default", "x")
     for slot in range(SLOTS):
         keys = [*slots.keys(slot), slots.token(slot, "0" * 32)]
         assert len({key_slot(key.encode()) for key in keys}) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from django_counters.exceptions import CounterUnavailable
 from django_counters.stores.redis.aclient import AsyncClient
-from django_counters.stores.redis.client import Client, Refused
+from django_counters.stores.redis.client import Client, ServerRefused
 from tests.stores.redis.counting import add, eventually, fresh
 from tests.stores.redis.servers import Server, needs_redis, running
 
@@ -68,12 +68,12 @@ def test_the_master_is_asked_and_another_one_found_also_when_it_is_gone(watched:
         assert [client.run(add("a")), late.run(add("a"))] == [2, 3]
         watched.change()
         (refused,) = await aclient.run_many([add("a")])
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, ServerRefused)
         assert refused.code == "READONLY"
         assert await aclient.run(add("a")) == 4
 
     asyncio.run(work())
-    with pytest.raises(Refused, match="READONLY"):
+    with pytest.raises(ServerRefused, match="READONLY"):
         client.run(add("a"))
     assert client.run(add("a")) == 5
     assert [int(wire.port) for wire in client._wires.idle] == [watched.new.port]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from django_counters.stores.redis.keys import Slots, proposed
+from django_counters.stores.redis.keys import SlotKeys, proposed
 from django_counters.stores.redis.scripts import ACKNOWLEDGE, ADD, CUT, FILL, Script
 
 COUNTERS = [f"views:{number}" for number in range(6)]
@@ -29,7 +29,7 @@ class Twin:
     """Slots 0 and 1 of a part of a Redis of its own."""
 
     def __init__(self, server: Any, add: Script) -> None:
-        slots = Slots("default", secrets.token_hex(6))
+        slots = SlotKeys("default", secrets.token_hex(6))
         self.keys = [slots.keys(slot) for slot in range(2)]
         self.server = server
         self.add_script = add

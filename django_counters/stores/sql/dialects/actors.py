@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import ACTORS, Table
 from django_counters.stores.sql.dialects.totals import Totals
 
@@ -68,7 +68,7 @@ class Actors:
 
     def spread(
         self,
-        sql: Spread,  # noqa: ARG002
+        sql: SpreadStatements,  # noqa: ARG002
         table: Table,  # noqa: ARG002
         one: str,  # noqa: ARG002
         by: int,  # noqa: ARG002
@@ -78,8 +78,8 @@ class Actors:
         """One statement that does the same where increments wait.
 
         Parameters: measure, key as text, actor, moment; of records that of `hold`; those of
-        `Spread.arrange`; of records those of ``one``. Rows: the new value, the number of the row
-        that was taken, the present value.
+        `SpreadStatements.arrange`; of records those of ``one``. Rows: the new value, the number of
+        the row that was taken, the present value.
         """
         return None
 

@@ -12,12 +12,12 @@ from django_counters.stores.sql.dialects.actors import Actors
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql
 from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.landing import Landing
-from django_counters.stores.sql.dialects.ledger import Ledger
+from django_counters.stores.sql.dialects.landing import LandingStatements
+from django_counters.stores.sql.dialects.ledger import LedgerStatements
 from django_counters.stores.sql.dialects.positions import Positions
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import COUNTER, SAMPLES, Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Reads, Totals
 
@@ -189,8 +189,8 @@ class Dialect(Spelling, Errors):
     several_writers = True
     tells_isolation = False
 
-    ledger: Ledger
-    landing: Landing
+    ledger: LedgerStatements
+    landing: LandingStatements
     claims: type[ClaimSql]
 
     def __init__(self) -> None:
@@ -227,9 +227,9 @@ class Dialect(Spelling, Errors):
         """The statements that read totals and the amount that waits for them."""
         return Reads(self, table)
 
-    def spread(self, table: Table, cap: int) -> Spread:
+    def spread(self, table: Table, cap: int) -> SpreadStatements:
         """The statements that let increments wait in at most ``cap`` rows of their own."""
-        return Spread(self, table, cap)
+        return SpreadStatements(self, table, cap)
 
     def rights(self, table: Table, cap: int) -> Rights:
         """The same where there is a floor; as it stands here, for databases with one writer."""

@@ -8,7 +8,7 @@ BATCHES = "django_counters_counterbatch"
 SOURCES = "django_counters_countersource"
 
 
-class Landing:
+class LandingStatements:
     """The statements that bring generations of increments into the totals.
 
     Attributes:

@@ -58,7 +58,7 @@ def within(ranges: Iterable[Range]) -> str:
     return f"({' OR '.join(each) or '1 = 0'})"
 
 
-class Sealed:
+class SealedConditions:
     """Conditions of sealed partitions ``p`` whose entries a read does not need.
 
     Attributes:
@@ -73,7 +73,7 @@ class Sealed:
     without_last = every
 
 
-class Entry(NamedTuple):
+class AppendedEntry(NamedTuple):
     """An entry with a token, as its statement takes it."""
 
     key: str
@@ -100,7 +100,7 @@ class Appends:
         adjust: an entry that corrects. Parameters: token, created_at, key, delta.
         one: with a token that the database makes. Parameters: key, delta. Rows: token, or NULL
             where it is refused.
-        once: with a token. Parameters: an `Entry`. Rows: outcome.
+        once: with a token. Parameters: an `AppendedEntry`. Rows: outcome.
         many: as ``one``. Parameters: keys, deltas. Rows: outcome, key.
         many_once: as ``once``. Parameters: what ``arrange`` makes. Rows: outcome, the token that it
             concerns, how many were there before.
@@ -129,7 +129,7 @@ class Appends:
     def __init__(self, spelling: Spelling) -> None:
         self._in = spelling
 
-    def arrange(self, entries: Sequence[Entry]) -> tuple[Any, ...]:
+    def arrange(self, entries: Sequence[AppendedEntry]) -> tuple[Any, ...]:
         """The parameters of entries."""
         return self._in.columns(entries)
 
@@ -335,7 +335,7 @@ class Partitioning:
         partitioned: whether the table has partitions, and its schema. No row: there is none.
         present: rows: name, since, until of each that is attached.
         ranges: the ranges of sealed partitions, those that meet as one. ``format``: ``which`` of
-            them, a condition of `Sealed`.
+            them, a condition of `SealedConditions`.
         sealed: the ranges of sealed partitions that have some of a time. Parameters: ``since``,
             ``until`` by name.
         locks: how many relations all of them are, and how many locks the server has room for.
@@ -382,7 +382,7 @@ class Partitioning:
     drop: str
 
 
-class Ledger:
+class LedgerStatements:
     """All statements of the ledger, and how its table is made.
 
     Attributes:
@@ -402,4 +402,4 @@ class Ledger:
     rolling: Rolling
     following: Following
     partitions = Partitioning()
-    sealed = Sealed()
+    sealed = SealedConditions()

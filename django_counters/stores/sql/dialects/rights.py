@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import Table
 
 
@@ -18,7 +18,7 @@ class Rights:
     need not know the others. Where a database has one writer, the sum is looked at instead.
     """
 
-    def __init__(self, spelling: Spelling, table: Table, spread: Spread) -> None:
+    def __init__(self, spelling: Spelling, table: Table, spread: SpreadStatements) -> None:
         self._in = spelling
         self._table = table
         self._spread = spread

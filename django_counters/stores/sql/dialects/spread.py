@@ -10,7 +10,7 @@ from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.tables import Table
 
 
-class Spread:
+class SpreadStatements:
     """Adds to rows of the pending amount, of which each counter has one here.
 
     Attributes:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.stores.sql.dialects.ledger import Ledger
+from django_counters.stores.sql.dialects.ledger import LedgerStatements
 
 #: A table of one row, which whoever adjusts holds.
 CHAIN = "django_counters_counterchain"
@@ -44,7 +44,7 @@ def absent(what: str) -> Any:
     return Absent(what)
 
 
-class NoLedger(Ledger):
+class NoLedger(LedgerStatements):
     """Refuse each statement of the ledger. Its table is there, and stays empty."""
 
     prepare = (

@@ -15,7 +15,7 @@ from django_counters.measure import MEMBER, Kind
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.cells import Cells, names
 from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.landing import Landing
+from django_counters.stores.sql.dialects.landing import LandingStatements
 from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
 from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
 from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
@@ -26,7 +26,7 @@ from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import Totals
 
@@ -185,7 +185,7 @@ class MysqlCells(Cells):
         )
 
 
-class MysqlLanding(Landing):
+class MysqlLanding(LandingStatements):
     """The statements that bring generations of increments into the totals."""
 
     may_ask = "SELECT true"
@@ -351,7 +351,7 @@ class MySQL(Dialect):
         """The statements that change totals in place."""
         return totals(self, table)
 
-    def spread(self, table: Table, cap: int) -> Spread:
+    def spread(self, table: Table, cap: int) -> SpreadStatements:
         """The statements that let increments wait in rows of their own."""
         return MysqlSpread(self, table, cap)
 

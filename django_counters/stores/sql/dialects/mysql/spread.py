@@ -10,10 +10,10 @@ from django_counters.stores.sql.dialects.mysql.taking import ROOM
 from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY, at_most
 from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spelling import Either
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 
 
-class MysqlSpread(Spread):
+class MysqlSpread(SpreadStatements):
     """Adds to the row that has the number of the connection, or to the one that is wanted."""
 
     @cached_property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.actors import Actors
-from django_counters.stores.sql.dialects.postgresql.totals import Shards, Slots
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.postgresql.totals import Shards, SlotStatements
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Totals
 
@@ -26,7 +26,9 @@ class PostgresActors(Actors):
         held = self.hold(table) if by < 0 else ""
         return _together(sql.by_one(by, _COUNTS), ("v",), one, by, held)
 
-    def spread(self, sql: Spread, table: Table, one: str, by: int, *, alone: bool) -> str | None:
+    def spread(
+        self, sql: SpreadStatements, table: Table, one: str, by: int, *, alone: bool
+    ) -> str | None:
         """One statement for increments that wait."""
         if isinstance(sql, Shards) and alone:
             call = f"django_counters_once_shard_text(%s, %s, %s, %s, {by}, {sql.cap}, %s)"
@@ -34,7 +36,7 @@ class PostgresActors(Actors):
         if isinstance(sql, Shards):
             call = f"django_counters_once_shard(%s, %s, %s, %s, {by}, {sql.cap}, %s)"
             return f"SELECT v, n, p FROM {call}"
-        if isinstance(sql, Slots):
+        if isinstance(sql, SlotStatements):
             return _together(sql.under(f" AND {_COUNTS}"), ("v", "n"), one, by, self.hold(table))
         return None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.landing import BATCHES, Landing
+from django_counters.stores.sql.dialects.landing import BATCHES, LandingStatements
 from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
 from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
@@ -23,12 +23,12 @@ from django_counters.stores.sql.dialects.postgresql.totals import (
     FunctionTotals,
     GroupedFold,
     Shards,
-    Slots,
+    SlotStatements,
     address_of,
     chosen,
 )
 from django_counters.stores.sql.dialects.rights import Rights
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import HORIZON, Table
 from django_counters.stores.sql.dialects.totals import Reads, Totals
 
@@ -39,7 +39,7 @@ _PLACE = (
 )
 
 
-class PostgresLanding(Landing):
+class PostgresLanding(LandingStatements):
     """The statements that bring generations of increments into the totals."""
 
     # What Redis is told to forget has to be on the disk.
@@ -200,9 +200,9 @@ class PostgreSQL(Dialect):
         """The statements that read totals and the amount that waits for them."""
         return Reads(self, table) if table.pending.record else FunctionReads(self, table)
 
-    def spread(self, table: Table, cap: int) -> Spread:
+    def spread(self, table: Table, cap: int) -> SpreadStatements:
         """The statements that let increments wait in rows of their own."""
-        return (Slots if table.pending.record else Shards)(self, table, cap)
+        return (SlotStatements if table.pending.record else Shards)(self, table, cap)
 
     def rights(self, table: Table, cap: int) -> Rights:
         """The statements that let increments wait where there is a floor."""

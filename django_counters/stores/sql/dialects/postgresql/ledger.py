@@ -7,11 +7,11 @@ from django_counters.stores.sql.dialects.ledger import (
     Appends,
     Following,
     Inquiry,
-    Ledger,
+    LedgerStatements,
     Outcome,
     Partitioning,
     Rolling,
-    Sealed,
+    SealedConditions,
 )
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
     NUMBERED,
@@ -201,7 +201,7 @@ class PostgresFollowing(Following):
     )
 
 
-class SealedRanges(Sealed):
+class SealedRanges(SealedConditions):
     """Conditions of sealed partitions whose entries a read does not need."""
 
     # As many of the last ones as have enough entries; and others that have transactions among
@@ -307,7 +307,7 @@ class RangePartitions(Partitioning):
         self.unfolded = f"SELECT 1 FROM {{name}} e, ({spelling.state()}) s WHERE {IN_TAIL} LIMIT 1"
 
 
-class PostgresLedger(Ledger):
+class PostgresLedger(LedgerStatements):
     """All statements of the ledger."""
 
     partition_by = " PARTITION BY RANGE (created_at)"

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.fold import Fold
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.spread import Spread
+from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Reads
 
@@ -44,7 +44,7 @@ class FunctionReads(Reads):
         self.keyed = 0
 
 
-class Shards(Spread):
+class Shards(SpreadStatements):
     """Adds to unlocked shards."""
 
     at_once = True
@@ -72,7 +72,7 @@ class Shards(Spread):
         return (by, wanted, key)
 
 
-class Slots(Spread):
+class SlotStatements(SpreadStatements):
     """Adds to unlocked slots."""
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.landing import BATCHES, Landing
+from django_counters.stores.sql.dialects.landing import BATCHES, LandingStatements
 from django_counters.stores.sql.dialects.sqlite.claims import SqliteClaims
 from django_counters.stores.sql.dialects.sqlite.ledger import NOW, SqliteLedger
 from django_counters.stores.sql.dialects.tables import Table
@@ -52,7 +52,7 @@ class SqliteTotals(NamedTotals):
         return f"COALESCE(({shards}), 0) + COALESCE(({self._in.tail_of(key)}), 0)"
 
 
-class SqliteLanding(Landing):
+class SqliteLanding(LandingStatements):
     """The statements that bring generations of increments into the totals."""
 
     # A reader that becomes a writer is refused where another transaction has written meanwhile.

@@ -7,11 +7,11 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.ledger import (
     ADJUSTMENT,
+    AppendedEntry,
     Appends,
-    Entry,
     Following,
     Inquiry,
-    Ledger,
+    LedgerStatements,
     Rolling,
 )
 from django_counters.stores.sql.dialects.spelling import Spelling
@@ -57,7 +57,7 @@ class SqliteAppends(Appends):
             f"ON u.k = t.key WHERE typeof(t.value + {tail} + u.d) <> 'integer' LIMIT 1"
         )
 
-    def arrange(self, entries: Sequence[Entry]) -> tuple[Any, ...]:
+    def arrange(self, entries: Sequence[AppendedEntry]) -> tuple[Any, ...]:
         """The parameters of entries."""
         return self._in.columns([[e.token.hex, str(e.created_at), e.key, e.delta] for e in entries])
 
@@ -113,7 +113,7 @@ class SqliteFollowing(Following):
     )
 
 
-class SqliteLedger(Ledger):
+class SqliteLedger(LedgerStatements):
     """All statements of the ledger."""
 
     prepare = (
