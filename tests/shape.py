@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tokenize
@@ -71,16 +72,23 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 37_264,
+    "lines of code": 36_848,
     "tables of a plain project": 23,
-    "modules that it loads to count": 242,
-    "their lines of code": 20_145,
+    "modules that it loads to count": 192,
+    "their lines of code": 17_213,
     "files of an increment": 9,
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 53,
-    "lines of imports": 5_177,
+    "lines of imports": 5_000,
+    "classes of one name": 0,
+    "modules of one name in the core": 27,
+    "files of less than 60 lines": 50,
+    "private functions used once": 378,
 }
+# Names that Django wants, capabilities, and the SQL of each database.
+REPEATED = re.compile(r"(.*/)?(__init__|models|checks)\.py$|contrib/|stores/sql/dialects/")
+NO_CHAPTERS = re.compile(r"(.*/)?(__init__|apps|urls|errors)\.py$|(.*/)?migrations/|templatetags/")
 
 
 class Source(NamedTuple):
@@ -134,6 +142,29 @@ class Shape:
         known = {one.module for one in self.sources}
         needs = {one.module: set(_imported(one, known)) - {one.module} for one in self.sources}
         return [circle for circle in _circles(needs) if len(circle) > 1]
+
+    @cached_property
+    def repeated_classes(self) -> list[str]:
+        """The names that several classes have, apart from migrations."""
+        nodes = (node for one in self.sources for node in one.tree.body)
+        names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+        return sorted(name for name, times in names.items() if times > 1 and name != "Migration")
+
+    @cached_property
+    def repeated_modules(self) -> list[str]:
+        """The names that several modules of the core have."""
+        files = (one.path for one in self.sources if not REPEATED.match(one.within))
+        return sorted(name for name, times in Counter(f.stem for f in files).items() if times > 1)
+
+    @cached_property
+    def small(self) -> list[str]:
+        """The files that are less than a chapter, apart from those that Django wants."""
+        return [
+            one.within
+            for one in self.sources
+            if not NO_CHAPTERS.match(one.within)
+            if len(one.path.read_text("utf-8").splitlines()) < 60
+        ]
 
     @cached_property
     def used_once(self) -> tuple[int, int]:
@@ -207,7 +238,14 @@ def numbers(shape: Shape) -> dict[str, int]:
     for name, walk in (("increment", plain.increment), ("adjustment", plain.adjustment)):
         found[f"files of an {name}"] = len(set(walk))
         found[f"moves of an {name}"] = sum(a != b for a, b in pairwise(walk))
-    return {**found, "lines of imports": shape.import_lines}
+    return {
+        **found,
+        "lines of imports": shape.import_lines,
+        "classes of one name": len(shape.repeated_classes),
+        "modules of one name in the core": len(shape.repeated_modules),
+        "files of less than 60 lines": len(shape.small),
+        "private functions used once": shape.used_once[0],
+    }
 
 
 def _imported(source: Source, known: set[str]) -> Iterator[str]:
@@ -280,20 +318,21 @@ def _texts(nodes: Iterable[ast.expr]) -> Iterator[str]:
 def main(arguments: list[str]) -> int:
     """Print the numbers; with ``--all`` also what they are made of."""
     shape = Shape()
-    once, private = shape.used_once
+    _, private = shape.used_once
     rows = {
         "files": len(shape.sources),
         "lines": shape.lines,
         **numbers(shape),
         "circles of files": len(shape.circles),
         "files in circles": sum(map(len, shape.circles)),
-        "private functions used once": f"{once} of {private} ({once / private:.0%})",
+        "private functions": private,
         "questions which strategy it is": len(shape.questions),
     }
     for name, number in rows.items():
         print(f"{name:32} {number}")
     if "--all" in arguments:
-        print(*shape.circles, *shape.questions, sep="\n")
+        names = (shape.repeated_classes, shape.repeated_modules, shape.small)
+        print(*shape.circles, *shape.questions, *names, sep="\n")
     return 0
 
 
