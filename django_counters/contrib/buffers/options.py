@@ -38,7 +38,7 @@ OPTION = Option(
     "BUFFER",
     None,
     "None or a dictionary with `'seconds'`, `'most'`, `'directory'` and `'to'`",
-    "Increments wait [in a buffer of their process](../how-to/buffer.md) and are landed "
+    "Increments wait [in a buffer of their process](../buffers.md) and are landed "
     "together: after so many seconds (1), or when so many different counters wait (10,000). "
     "Files in a `'directory'` keep them where the process is killed. With `'to'` they are "
     "[published](../how-to/publish-to-a-stream.md) under that name.",
