@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django_counters.exceptions import FunctionDenied
 from django_counters.models import Counter, SlottedCounter
 from django_counters.stores.sql.dialects.postgresql.functions import install
+from django_counters.testing import override_counters
 from tests.concurrency.crowd import PATIENCE, Threads
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Song
@@ -159,3 +160,23 @@ def test_a_role_that_may_not_execute_them_is_told_which() -> None:
             Counter.objects.increment("a")
     finally:
         execute("RESET ROLE", f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_a_role_without_rights_on_the_sequence_counts_new_counters() -> None:
+    role, sold = "counters_seller", {"STRATEGY": "sharded", "FLOOR": 0}
+    with override_counters(hits={"STRATEGY": "sharded"}, sold=sold):
+        execute(
+            f"DROP ROLE IF EXISTS {role}",
+            f"CREATE ROLE {role}",
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
+            f"SET ROLE {role}",
+        )
+        try:
+            counters = Counter.objects
+            assert [counters.increment(f"{name}:b") for name in ("a", "hits", "sold")] == [1, 1, 1]
+            assert counters.increment_many({"a:c": 2, "hits:c": 2}) == {"a:c": 2, "hits:c": 2}
+            assert counters.decrement("sold:b") == 0
+            assert counters.value("hits:d") == 0
+            assert counters.values_of(["a:b", "a:d"]) == {"a:b": 1, "a:d": 0}
+        finally:
+            execute("RESET ROLE", f"DROP OWNED BY {role}", f"DROP ROLE {role}")

@@ -29,8 +29,8 @@ from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
     INDEXED,
     LOST,
-    NUMBERED,
     PLANNED_ONCE,
+    USED,
 )
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
@@ -42,7 +42,7 @@ _NOTHING_IN_LEDGER = (
 
 # Entries wait for a counter without a total only if that was deleted. The new total has to say
 # that it is of the ledger, or they would be hidden until the next rollup.
-_LOST = f"""IF {NUMBERED} > 0 AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
+_LOST = f"""IF {USED} AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
       waits := django_counters_tail(k);
     END IF;"""
 

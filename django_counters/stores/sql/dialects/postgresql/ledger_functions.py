@@ -20,10 +20,15 @@ SEQUENCE = f"{DELTAS}_seq_seq"
 # How far entries are numbered.
 NUMBERED = f"COALESCE(pg_sequence_last_value('{SEQUENCE}'::regclass), 0)"
 
+# Whether the ledger was ever used. A role without a right on the sequence can't know.
+USED = (
+    f"(CASE WHEN has_sequence_privilege('{SEQUENCE}', 'USAGE, SELECT') THEN {NUMBERED} > 0 "
+    "ELSE true END)"
+)
 # Entries of a counter without a total wait only if its row was deleted. New counters have no row
 # either, sharded ones until their first rollup. They pay for a look at the partitions only in a
 # database whose ledger was used.
-LOST = f"t.key IS NULL AND {NUMBERED} > 0"
+LOST = f"t.key IS NULL AND {USED}"
 
 # A transaction that runs has a number that is not below the horizon, and an entry one above the
 # fence. Where it is otherwise, the table came from another server, or without its sequence, and the

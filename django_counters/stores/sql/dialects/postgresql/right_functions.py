@@ -5,7 +5,7 @@ No row is below zero, and no total below the floor: so a row that has enough is 
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import NUMBERED, PLANNED_ONCE
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import PLANNED_ONCE, USED
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
 # First a row that no transaction holds and that has enough; where there is none, one that is waited
@@ -56,7 +56,7 @@ BEGIN
     t.value >= bound AND COALESCE(t.tail, 0) = 0 AND COALESCE(MIN(s.value), 0) >= 0
   INTO present, rich, fits
   FROM (SELECT COALESCE(MAX(c.value), 0) AS value,
-      CASE WHEN COUNT(*) = COUNT(c.outside) AND (COUNT(*) > 0 OR {NUMBERED} > 0)
+      CASE WHEN COUNT(*) = COUNT(c.outside) AND (COUNT(*) > 0 OR {USED})
         THEN django_counters_tail(k) END AS tail
     FROM {COUNTER} c WHERE c.key = k) t
   LEFT JOIN {SHARDS} s ON s.key = k GROUP BY t.value, t.tail;
