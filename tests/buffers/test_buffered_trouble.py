@@ -128,7 +128,7 @@ def test_a_seal_that_is_interrupted(monkeypatch: Any) -> None:
 
     Counter.objects.increment("hits:home", 7)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "Sealed", interrupted)
+        patch.setattr(module, "SealedInterval", interrupted)
         with pytest.raises(KeyboardInterrupt):
             buffers.flush()
     Counter.objects.increment("hits:home", 5)

@@ -302,7 +302,7 @@ def test_an_actor_who_has_counted_already_is_none(strategy: str) -> None:
     [
         ({"OCCURRENCES": "day"}, "occurrences is a list"),
         ({"BUFFER": {}, "OCCURRENCES": ["day"]}, "BUFFER cannot stand beside OCCURRENCES"),
-        ({"REGIONAL": True, "OCCURRENCES": ["day"]}, "REGIONAL cannot stand beside OCCURRENCES"),
+        ({"REGIONAL": True, "OCCURRENCES": ["day"]}, "REGIONAL excludes OCCURRENCES"),
     ],
 )
 def test_what_they_cannot_stand_beside(beside: dict[str, Any], says: str, settings: Any) -> None:

@@ -41,7 +41,7 @@ def test_what_was_counted_stays_and_what_follows_is_counted(key: str) -> None:
         assert europe.value(key) == USA.value(key) == 18
         assert [europe.value(key, "eu"), europe.value(key, "us")] == [3, 9]
     assert [EU_AFTER.value(key, "usa"), USA.value(key, "usa")] == [6, 6]
-    with pytest.raises(UnsupportedRegions, match="'ap' doesn't exist"):
+    with pytest.raises(UnsupportedRegions, match="the region 'ap' is unknown"):
         EU_AFTER.value(key, "ap")
 
 

@@ -157,4 +157,4 @@ def test_a_bulk_that_is_never_within_the_limit_is_wrong(as_: As) -> None:
         with declared(**api):
             (error,) = problem(as_("user").bulk("increment", items), 400, "invalid")["errors"]
         assert error["field"] == "counters"
-        assert "At most 2 of likes at once" in error["detail"]
+        assert "at most 2 counters of likes" in error["detail"]
