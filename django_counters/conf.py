@@ -230,6 +230,9 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
     strategy = strategies()[declared.get("STRATEGY", "exact")]
     own = (*(strategy.namespaces or ()), *_projected(), *_added())
     options = {option.key: _value(declared, option) for option in own}
+    # The first that isn't None: an app's own may be falsy.
+    intakes = (intake for one in features() if (intake := one.intake(options)) is not None)
+    spreads = (spread for one in features() if (spread := one.spread(options)) is not None)
     return Policy(
         strategy.recipe(options),
         _bounds(declared),
@@ -239,8 +242,8 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
         access=access_of(declared.get("API")),
         measure=measure_of(name, options),
-        intake=next(filter(None, (one.intake(options) for one in features())), None),
-        spread=next(filter(None, (one.spread(options) for one in features())), None),
+        intake=next(intakes, None),
+        spread=next(spreads, None),
     )
 
 

@@ -115,7 +115,8 @@ class Registry:
     def forget_policies(self, *, setting: str, **_: object) -> None:
         """Receives Django's ``setting_changed``."""
         of_apps = (name for one in features() for name in one.settings)
-        if setting in ("COUNTERS", "COUNTERS_CACHED_AS_EXACT", TENANT, *of_apps):
+        own = ("COUNTERS", "COUNTERS_CACHED_AS_EXACT", "INSTALLED_APPS", TENANT)
+        if setting in (*own, *of_apps):
             self._policies = []
         elif setting == "CACHES":
             self.forget_strategies()

@@ -38,7 +38,7 @@ from django_counters.values import CountedMany, Result
 from django_counters.write import maximum, pipeline
 from django_counters.write.actors import Toggled, toggle
 from django_counters.write.change import Change, named
-from django_counters.write.native import is_native
+from django_counters.write.native import is_native, within_synchronous_code
 
 if TYPE_CHECKING:
     from django_counters.adjustments.cases import AdjustedMany, Progress
@@ -281,20 +281,36 @@ class CounterManager(RowsManager[Row]):
         using: str | None = None,
     ) -> Result:
         """`increment` for async code; as atomic as its twin."""
-        delta = check_integer(by)
-        bounds = bounds_of_call(floor, ceiling)
-        event = event_of(at, tags, who)
-        once, database = optional_token(token), using or self._db
-        ref = named(key, database)
-        change = Change(ref, delta, bounds, shard_key, once, immediately, True, event)
-        if delta and bounds is UNBOUNDED:
-            if ref.intake is not None and once is None and not immediately:
-                waits = ref.intake.akeep(change)
+        delta, once, event = check_integer(by), optional_token(token), event_of(at, tags, who)
+        database = using or self._db
+        if delta and bounds_of_call(floor, ceiling) is UNBOUNDED and not within_synchronous_code():
+            policy = registry.policy(check_key(key))
+            counts_actors = policy.measure is not None and policy.measure.once is not None
+            past = once is not None or immediately or counts_actors
+            if policy.intake is not None and not past:
+                ref = named(key, database)
+                waits = policy.intake.akeep(Change(ref, delta, route=shard_key, event=event))
                 if waits is not None:
                     return waits
             if is_native([key], database, writes=True):
-                return await pipeline.achange(change)
-        return await sync_to_async(pipeline.change)(change)
+                ref = named(key, database)
+                return await pipeline.achange(
+                    Change(ref, delta, UNBOUNDED, shard_key, once, immediately, True, event)
+                )
+        # A router may keep its state in the caller's thread, so that thread chooses the database.
+        return await sync_to_async(self.increment)(
+            key,
+            delta,
+            floor=floor,
+            ceiling=ceiling,
+            shard_key=shard_key,
+            token=token,
+            immediately=immediately,
+            at=at,
+            tags=tags,
+            who=who,
+            using=using,
+        )
 
     async def adecrement(self, key: str, by: int = 1, **options: Unpack[CountOptions]) -> Result:
         """`decrement` for async code; as atomic as its twin."""
@@ -311,10 +327,12 @@ class CounterManager(RowsManager[Row]):
         using: str | None = None,
     ) -> CountedMany:
         """`increment_many` for async code."""
-        event, database = event_of(at, tags, who), using or self._db
+        database = using or self._db
         if token is None and is_native(deltas, database, writes=True):
-            return await pipeline.achange_many(deltas, database, event)
-        return await sync_to_async(pipeline.change_many)(deltas, database, token, event)
+            return await pipeline.achange_many(deltas, database, event_of(at, tags, who))
+        return await sync_to_async(self.increment_many)(
+            deltas, token=token, at=at, tags=tags, who=who, using=using
+        )
 
     async def adecrement_many(
         self, deltas: Mapping[str, int], **options: Unpack[OnceOptions]

@@ -194,7 +194,8 @@ class Intake(Protocol):
     def akeep(self, change: Any) -> Unknown | None:
         """As `keep`, in an event loop and without waiting; None calls `keep` in a thread.
 
-        The change has no token and no bounds, and isn't made ``immediately``.
+        The change has no token and no bounds, and isn't made ``immediately``. No synchronous code
+        waits for the loop, so no transaction is open.
         """
 
     def pending(self, keys: Collection[str], using: str) -> PendingAmounts | None:

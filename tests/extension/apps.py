@@ -88,9 +88,9 @@ class Moods(Feature):
         return {"moods.shared": {"STRATEGY": "sharded"}} if shared else {}
 
     def spread(self, options: Mapping[str, Any]) -> Callable[[Any, str], Reader] | None:
-        from tests.extension.work import doubled
+        from tests.extension.work import Doubling
 
-        return doubled if options.get("shared") else None
+        return Doubling() if options.get("shared") else None
 
     def intake(self, options: Mapping[str, Any]) -> Intake | None:
         from tests.extension.queued import Queue

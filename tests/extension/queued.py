@@ -33,6 +33,10 @@ class Queue:
         waiting[ref.text] = waiting.get(ref.text, 0) + delta.by
         return Unknown(ref.text, WAITS)
 
+    def __len__(self) -> int:
+        # An intake may be falsy.
+        return len(waiting)
+
     def pending(self, keys: Collection[str], using: str) -> Waiting | None:
         return Waiting({key: waiting.get(key, 0) for key in keys}) if waiting else None
 

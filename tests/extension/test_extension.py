@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from io import StringIO
 from pathlib import Path
@@ -26,6 +27,7 @@ from django_counters.conf import problems
 from django_counters.contrib import buffers, holds
 from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.exceptions import (
+    InvalidActor,
     InvalidConfiguration,
     UnsupportedBounds,
     UnsupportedMaximum,
@@ -246,6 +248,31 @@ def test_its_intake_keeps_changes_until_the_process_ends() -> None:
             holds.hold("parties:a", 1, minutes=1)
         worker_process_shutdown.send(None)
         assert Counter.objects.get(key="parties:a").value == 710
+
+
+@pytest.mark.django_db(transaction=True)
+def test_its_intake_gets_no_change_that_counts_an_actor() -> None:
+    async def twice() -> list[int]:
+        likes = [await Counter.objects.aincrement("parties:a", who=who) for who in ("ann", "bob")]
+        return [int(like) for like in likes]
+
+    with apart(), override_counters(parties={"QUEUED": True, "ONCE": True}):
+        assert Counter.objects.increment("parties:a", who="ann") == 1
+        assert asyncio.run(twice()) == [1, 2]
+        assert waiting == {}
+        with pytest.raises(InvalidActor):
+            asyncio.run(Counter.objects.aincrement("parties:a"))
+
+
+def test_a_declaration_ends_with_its_app() -> None:
+    with override_counters(parties={"QUEUED": True}):
+        assert registry.policy("parties:a").intake is not None
+        with (
+            modify_settings(INSTALLED_APPS={"remove": "tests.extension"}),
+            pytest.raises(InvalidConfiguration, match="QUEUED"),
+        ):
+            Counter.objects.increment("parties:a")
+        assert registry.policy("parties:a").intake is not None
 
 
 def test_what_its_intake_keeps_is_reported_without_a_database() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from threading import Thread
@@ -19,7 +20,7 @@ from django_counters.exceptions import (
     Shortfall,
 )
 from django_counters.models import Counter
-from django_counters.testing import assert_counts
+from django_counters.testing import apart, assert_counts
 
 pytestmark = pytest.mark.django_db
 
@@ -123,6 +124,33 @@ def test_without_using_the_router_decides() -> None:
     Counter.objects.increment("a")
     assert Counter.objects.value("a") == 1
     assert Counter.objects.value("a", using="default") == 0
+
+
+class OfThread(threading.local):
+    """A router that keeps its choice in the thread that asks."""
+
+    database = "default"
+
+    def db_for_write(self, model: Any, **hints: Any) -> str:
+        return self.database
+
+    db_for_read = db_for_write
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+@pytest.mark.parametrize("options", [{}, {"BUFFER": {"seconds": 3600}}], ids=["exact", "buffer"])
+def test_the_router_decides_in_the_thread_that_waits(options: dict[str, Any]) -> None:
+    router, objects = OfThread(), Counter.objects
+    router.database = "other"
+    with apart(), override_settings(DATABASE_ROUTERS=[router], COUNTERS={"a": options}):
+        async_to_sync(objects.aincrement)("a:b", 5)
+        async_to_sync(objects.adecrement)("a:b")
+        async_to_sync(objects.aincrement_many)({"a:b": 20})
+        async_to_sync(objects.adecrement_many)({"a:b": 10})
+        assert async_to_sync(objects.avalue)("a:b") == 14
+        assert async_to_sync(objects.avalues_of)(["a:b"]) == {"a:b": 14}
+        assert async_to_sync(objects.aread)("a:b").value == 14
+        assert objects.value("a:b", using="default") == 0
 
 
 class ReadsElsewhere:

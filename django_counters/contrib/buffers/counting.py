@@ -96,9 +96,7 @@ class BufferIntake(Buffering):
         ref = change.ref
         if ref.measure is not None or change.event is not PLAIN:
             return None
-        if within_synchronous_code() or not is_mergeable(change.by):
-            return None
-        if not buffers.of(ref, self).add(ref.text, change.by):
+        if not is_mergeable(change.by) or not buffers.of(ref, self).add(ref.text, change.by):
             return None
         return Unknown(ref.text, BUFFERED)
 
