@@ -113,6 +113,8 @@ class Order:
 
 
 def order_of(
+    last: int | None = None,
+    /,
     *,
     to: object = None,
     by: object = None,
@@ -123,9 +125,11 @@ def order_of(
     case: object = "",
     request_id: object = "",
     allow_below_floor: bool = False,
-    last: int | None = None,
 ) -> Order:
     """Return a checked order.
+
+    Args:
+        last: see `Order`. Its place keeps it out of the keyword arguments that callers pass on.
 
     Raises:
         InvalidAdjustment: the amount, the actor or the reason is missing or invalid.
@@ -304,10 +308,15 @@ def _foreseen_quotas(ref: Ref, delta: int) -> tuple[QuotaEffect, ...]:
 
 
 def adjust(
-    ref: Ref, *, token: str | UUID | Token | None = None, **options: Any
+    ref: Ref,
+    last: int | None = None,
+    /,
+    *,
+    token: str | UUID | Token | None = None,
+    **options: Any,
 ) -> CounterAdjustment:
-    """Adjust one counter; see `CounterManager.adjust`."""
-    order, alias = order_of(**options), ref.using
+    """Adjust one counter; see `CounterManager.adjust`, and `Order` for ``last``."""
+    order, alias = order_of(last, **options), ref.using
     checked = None if token is None else check_token(token)
     settle_async([ref], alias)
     with adjusting(ref, alias) as audit:

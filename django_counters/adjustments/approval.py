@@ -34,6 +34,8 @@ _OWN = "another person than the requester must decide on a request"
 
 def ask(
     ref: Ref,
+    last: int | None = None,
+    /,
     *,
     token: str | UUID | Token | None = None,
     expected: int | None = None,
@@ -45,6 +47,7 @@ def ask(
     repeated.
 
     Args:
+        last: the number of the last adjustment that the requester saw; see `Order`.
         expected: the value that the requester saw; None: any value.
         options: the other arguments of `order_of`.
 
@@ -56,7 +59,7 @@ def ask(
         InvalidToken, TokenConflict, TokenExpired, OutcomeUnknown: as for adjustments.
     """
     alias = ref.using
-    order = order_of(expected=expected, **options)
+    order = order_of(last, expected=expected, **options)
     if token is None:
         # A commit without an answer raises OutcomeUnknown.
         with registry.tokens(alias).all_or_nothing():
@@ -100,6 +103,7 @@ def approve(
     ref = ref_of(asked.field, asked.key, alias)
     second = person_of(approver, "an approver")
     order = order_of(
+        last,
         to=asked.to,
         by=asked.by,
         expected=expected,
@@ -109,7 +113,6 @@ def approve(
         case=asked.case,
         request_id=request_id,
         allow_below_floor=asked.allow_below_floor,
-        last=last,
     )
     with adjusting(ref, alias) as audit:
         # A second approver waits here, and then gets RequestDecided.

@@ -191,19 +191,19 @@ class _Steps:
         asked = {
             **form.asked,
             "expected": data["expected"],
-            "last": data["last"],
             "actor": self.request.user,
         }
         try:
             try:
                 row = adjust(
                     self.counter.subject,
+                    data["last"],
                     **asked,
                     request_id=request_id_of(self.request.headers.get("X-Request-ID", "")),
                     token=data["token"],
                 )
             except errors.ApprovalRequired:
-                waiting = ask(self.counter.subject, **asked, token=data["token"])
+                waiting = ask(self.counter.subject, data["last"], **asked, token=data["token"])
                 self._tell_asked(waiting)
             else:
                 self._tell_adjusted(row)

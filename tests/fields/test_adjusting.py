@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,6 +82,18 @@ class TestRecord:
 
         assert async_to_sync(work)(Post.objects.create()) == [5, 6, 7]
         assert_sound()
+
+    def test_a_caller_cannot_say_what_was_seen_last(self) -> None:
+        post = Post.objects.create()
+        for adjust_it in (
+            partial(post.likes.adjust, by=1),
+            partial(post.likes.adjust, to=1),
+            partial(SlottedCounter.objects.adjust, post, "likes", by=1),
+        ):
+            for last in (0, None):
+                with pytest.raises(TypeError, match="'last'"):
+                    adjust_it(expected=77, last=last, **WHO)
+        assert not CounterAdjustment.objects.exists()
 
     def test_templates_do_not_adjust(self) -> None:
         assert Post.objects.create().likes.adjust.alters_data  # type: ignore[attr-defined]
