@@ -45,6 +45,7 @@ from django_counters.fields.values import CounterOf, CounterValue, Counting, Not
 from django_counters.hints import HINTS
 from django_counters.options import is_integer
 from django_counters.tables.total import Loaded, PlainColumn
+from django_counters.twins import alters_data
 from django_counters.types import INT8, Amount
 from django_counters.values import Counted, Replayed, Result, Unknown
 
@@ -362,6 +363,7 @@ class AmountReading:
 class _CountingAmounts(Counting):
     """Counts amounts where others count integers."""
 
+    @alters_data
     def increment(  # type: ignore[override]
         self,
         by: Amount = 1,
@@ -378,6 +380,7 @@ class _CountingAmounts(Counting):
         """
         return self._change(self._field.units(by), floor, ceiling, options)
 
+    @alters_data
     def decrement(  # type: ignore[override]
         self,
         by: Amount = 1,
@@ -396,6 +399,7 @@ class _CountingAmounts(Counting):
         value, total, pending = map(self._field.present, numbers)
         return AmountReading(value, total, pending, reading.as_of, reading.consistency)
 
+    @alters_data
     def adjust(
         self,
         *,
@@ -409,6 +413,7 @@ class _CountingAmounts(Counting):
         with _in_amounts(self._field):
             return super().adjust(**asked)
 
+    @alters_data
     def maximum(  # type: ignore[override]
         self, number: Amount, *, using: str | None = None
     ) -> CountedAmount | Unknown:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import transaction
+from django.template import Context, Template
 
 from django_counters.contrib import buffers
 from django_counters.contrib.buffers.counting import Handle
@@ -52,6 +53,12 @@ def test_synchronous_code_waits_with_a_transaction(handle: Handle) -> None:
         async_to_sync(work)(100)
         assert Counter.objects.value("hits:home") == 2
     assert (landed(), Counter.objects.value("hits:home")) == (0, 202)
+
+
+def test_a_template_counts_nothing(handle: Handle) -> None:
+    text = "[{{ hit.increment }}{{ hit.increment }}{{ hit.decrement }}]"
+    assert Template(text).render(Context({"hit": handle})) == "[]"
+    assert Counter.objects.value("hits:home") == 0
 
 
 def test_a_loop_of_its_own_counts_by_itself(handle: Handle) -> None:

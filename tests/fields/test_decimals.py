@@ -18,6 +18,7 @@ from django.db import connection, models, transaction
 from django.db.models import Avg, ExpressionWrapper, F, Max, StdDev, Sum, Value, Variance
 from django.db.models.functions import Cast
 from django.forms import modelform_factory
+from django.template import Context, Template
 from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,13 @@ from hypothesis import strategies as st
 from django_counters import AssignmentIgnored, DecimalCounterField
 from django_counters.contrib import holds
 from django_counters.contrib.holds.errors import UnsupportedHold
-from django_counters.decimals import amount_of, units_of
+from django_counters.decimals import (
+    AmountNotLoaded,
+    AmountOf,
+    CounterAmount,
+    amount_of,
+    units_of,
+)
 from django_counters.exceptions import (
     ApprovalRequired,
     CeilingExceeded,
@@ -245,6 +252,22 @@ class TestCounting:
         with pytest.raises(UnsupportedHold):
             holds.hold(counted.balance, 1)
         assert column("balance", counted) == 500
+
+
+@pytest.mark.parametrize("kind", [CounterAmount, AmountNotLoaded, AmountOf])
+def test_templates_change_no_amount(kind: type) -> None:
+    """An override has no attributes of the method that it overrides."""
+    declared = ((name, it) for base in kind.__mro__ for name, it in vars(base).items())
+    changing = {name for name, it in declared if hasattr(it, "alters_data")}
+    assert changing >= {"increment", "adecrement", "maximum", "adjust", "reset"}
+    assert all(getattr(kind, name).alters_data for name in changing)
+
+
+def test_a_template_shows_an_amount_and_leaves_it() -> None:
+    record = account(balance=D("12.50"))
+    text = "[{{ row.balance }}{{ row.balance.increment }}{{ row.balance.decrement }}]"
+    assert Template(text).render(Context({"row": record})) == "[12.50]"
+    assert column("balance", record) == 1250
 
 
 class TestInstances:

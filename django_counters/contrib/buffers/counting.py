@@ -198,6 +198,7 @@ class Handle:
         # A counter by period has another entry in each period: no buffer has this one.
         self._entry: Any = self.key if ref.measure is None else ""
 
+    @alters_data
     def increment(self, by: int = 1) -> None:
         """Add ``by`` to the counter, in memory; within a transaction when that commits.
 
@@ -235,6 +236,7 @@ class Handle:
         self._change(by)
         self._cell = buffer.cell_of(self._entry)
 
+    @alters_data
     def decrement(self, by: int = 1) -> None:
         """Subtract ``by`` from the counter; see `increment`."""
         self.increment(-check_integer(by))
