@@ -55,6 +55,8 @@ def leave() -> None:
 def terminated() -> None:
     """Wait for SIGTERM; by whatever it is interrupted, go on."""
     count()
+    # The app has registered it, and its first buffer doesn't register it again.
+    assert signal.getsignal(signal.SIGTERM) is process._terminated
     starve()
     say("ready")
     while True:

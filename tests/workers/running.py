@@ -54,6 +54,10 @@ class Crew:
         """Let increments wait in the processes that are started from now on, until these end."""
         self._env["WORKERS_BUFFER"] = "1"
 
+    def declare_in_app(self) -> None:
+        """Let an app keep the namespace with the buffer in processes that are started later."""
+        self._env["WORKERS_APP"] = "1"
+
     def keep(self, strategy: str, root: Path) -> None:
         """Let those that are started from now on count in buffers that have files."""
         self._env |= {"WORKERS_STRATEGY": strategy, "WORKERS_DIRECTORY": str(root)}

@@ -34,4 +34,7 @@ if os.environ.get("WORKERS_TOPIC"):
     location, topic = os.environ["WORKERS_TOPIC"].split()
     COUNTERS_STREAMS = {"hits": {"BACKEND": "kafka", "LOCATION": location, "TOPIC": topic}}
     COUNTERS["hits"] = {"BUFFER": {"seconds": 3600, "to": "hits"}}
+if os.environ.get("WORKERS_APP"):
+    INSTALLED_APPS.append("tests.workers.apps.HitsConfig")
+    COUNTERS = {}
 ROOT_URLCONF = "tests.workers.site"

@@ -34,6 +34,27 @@ def test_at_its_end(crew: Crew) -> None:
     assert Counter.objects.value("hits:home") == MANY
 
 
+@pytest.mark.parametrize(
+    ("words", "times"),
+    [((MODULE, "leave"), 1), ((MODULE, "pool"), 5), (("tests.workers.late", "forkserver"), 1)],
+    ids=["leave", "pool", "late"],
+)
+def test_at_its_end_if_an_app_keeps_the_namespace(
+    crew: Crew, words: tuple[str, str], times: int
+) -> None:
+    crew.declare_in_app()
+    assert crew.start(*words).wait(PATIENCE) == 0
+    assert Counter.objects.value("hits:home") == times * MANY
+
+
+def test_sigterm_if_an_app_keeps_the_namespace(crew: Crew) -> None:
+    crew.declare_in_app()
+    child = ready(crew, "terminated")
+    os.kill(child.pid, signal.SIGTERM)
+    assert child.wait(PATIENCE) == 128 + signal.SIGTERM
+    assert Counter.objects.value("hits:home") == MANY
+
+
 @pytest.mark.parametrize("way", ["terminated", "handled"])
 def test_sigterm_ends_it_as_it_would(crew: Crew, way: str) -> None:
     child = ready(crew, way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import itertools
 import logging
 import multiprocessing
 import multiprocessing.util
@@ -146,6 +147,8 @@ class Buffers:
         kept = files.files_of(of.recipe, of.buffering, of.using)
         wake = partial(self._wake, of)
         made = Buffer(of.buffering, lander, wake, measured=of.measured, files=kept)
+        # An app may keep the namespace: settings don't show it when this app is ready.
+        land_before_the_end()
         found = self._all.setdefault(of, made)
         # A process that closes them says so first, so one that it has not found learns it here.
         found.closed = found.closed or self.closed
@@ -272,14 +275,19 @@ call_in_workers(buffers.begin_in_child)
 
 # The end of the process
 
+_registrations = itertools.count()
+
 
 def land_before_the_end() -> None:
-    """Register the flush at the end of this process and of its children. Called once.
+    """Register the flush at the end of this process and of its children, on the first call.
 
     It also happens at SIGTERM. The present handler is called after the flush, seconds later at
     most. Without a handler, the process then ends by that signal. Increments in the meantime are
-    counted without a buffer.
+    counted without a buffer. Outside of the main thread, SIGTERM is left as it is.
     """
+    # One step, so that of two threads one registers it. Children inherit it.
+    if next(_registrations):
+        return
     atexit.register(end)
     # A child of multiprocessing ends without what is registered there.
     multiprocessing.util.register_after_fork(buffers, _end_as_child)
