@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import Any
 
 from django.apps import apps
@@ -12,6 +11,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning
 from django.core.checks import register as register_check
 from django.db import connections, router
+from django.urls import get_resolver
 from django.utils import timezone
 
 from django_counters.access import ACTIONS
@@ -141,7 +141,9 @@ def _names_of(feature: Feature) -> set[tuple[str, str]]:
     names |= {("sub-command", name) for name in feature.commands}
     names |= {("outlet", name) for name in feature.outlets()}
     if feature.rest and apps.is_installed("rest_framework"):
-        names |= {("route", route.name) for route in import_module(feature.rest).urlpatterns}
+        # Also of the routes that the module includes. Its other keys are views.
+        routes = get_resolver(feature.rest).reverse_dict
+        names |= {("route", name) for name in routes if isinstance(name, str)}
     return names
 
 

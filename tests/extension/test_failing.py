@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from django.apps import apps
 from django.core.management import CommandError
 from django.db import connection
+from django.urls import include, path
+from django.views import View
 
 from django_counters.checks import check_names
 from django_counters.contrib.holds.apps import Holds
@@ -81,10 +84,10 @@ def test_a_gauge_that_is_not_declared_is_left_out_and_reported(
     assert "moods_happy_counters is not among the gauges of its app" in output("doctor")
 
 
-def second(**declared: object) -> Any:
+def second(name: str = "shop.second", **declared: Any) -> Any:
     """Return an app that declares something of its own."""
     feature = type("Second", (Feature,), declared)()
-    return SimpleNamespace(name="shop.second", counters_feature=feature)
+    return SimpleNamespace(name=name, counters_feature=feature)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +104,29 @@ def second(**declared: object) -> Any:
     ],
 )
 def test_two_apps_that_declare_one_name_are_named(
-    declared: dict[str, object], what: str, monkeypatch: pytest.MonkeyPatch
+    declared: dict[str, Any], what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert check_names() == []
     monkeypatch.setitem(apps.app_configs, "second", second(**declared))
     messages = [error.msg for error in check_names()]
     assert f"tests.extension and shop.second declare the same {what}." in messages
+
+
+def test_only_names_of_routes_are_compared_also_of_included_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = View.as_view()
+    named, unnamed = path("a/", view, name="cheer"), path("b/", view)
+    modules: dict[str, Sequence[Any]] = {
+        "second": [path("c/", include([named, unnamed])), path("d/", view, name="d"), unnamed],
+        "third": [path("e/", include(([named], "apart"))), unnamed],
+    }
+    for name, routes in modules.items():
+        module = f"shop_{name}_rest"
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(urlpatterns=routes))
+        monkeypatch.setitem(apps.app_configs, name, second(f"shop.{name}", rest=module))
+    messages = [error.msg for error in check_names()]
+    assert messages == ["tests.extension and shop.second declare the same route: 'cheer'."]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +137,7 @@ def test_two_apps_that_declare_one_name_are_named(
         {"actions": {"increment": "shop.increment"}},
     ],
 )
-def test_so_is_this_package(declared: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_is_this_package(declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(apps.app_configs, "second", second(**declared))
     (error,) = check_names()
     assert error.msg.startswith("django_counters and shop.second declare the same ")
