@@ -32,12 +32,7 @@ from django_counters.rest.idempotency import Work, once_of
 from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
 from django_counters.rest.permissions import CounterPermission, MayRead, is_anonymous, is_user
 from django_counters.rest.problems import ApiError, answer
-from django_counters.rest.targets import (
-    NamedTarget,
-    Target,
-    access_to,
-    targets_of,
-)
+from django_counters.rest.targets import NamedTarget, Target, access_to, targets_of
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import mint

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters import clock
+from django_counters.features import absent_app
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, answer_once, iso, reading_body
 from django_counters.rest.bodies import (
@@ -21,11 +22,7 @@ from django_counters.rest.bodies import (
     described,
     once,
 )
-from django_counters.rest.permissions import (
-    MayDecrement,
-    MayIncrement,
-    MayRead,
-)
+from django_counters.rest.permissions import MayDecrement, MayIncrement, MayRead
 from django_counters.rest.targets import NamedTarget, Target, told
 from django_counters.values import Result
 
@@ -46,7 +43,8 @@ class ReadView(CounterView):
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
         """Keys may have slashes, so this also gets the routes of apps that aren't installed."""
-        if "/" in kwargs["key"]:
+        _key, slash, action = kwargs["key"].rpartition("/")
+        if slash and not self.exact and absent_app(lambda feature: action in feature.actions):
             raise NotFound("There is no such route.")
         return super().http_method_not_allowed(request, *args, **kwargs)
 

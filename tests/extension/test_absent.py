@@ -8,7 +8,7 @@ import pytest
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
-from django.test import modify_settings, override_settings
+from django.test import Client, modify_settings, override_settings
 
 from django_counters import contrib
 from django_counters.fields import CounterField
@@ -82,6 +82,27 @@ def test_its_action_of_the_api_names_the_app() -> None:
         [(_, message)] = found_by_checks()
     needs = "API: annoy needs 'django_counters.contrib.absent' in INSTALLED_APPS."
     assert message == f"COUNTERS['likes']: {needs}"
+
+
+@pytest.mark.django_db
+def test_its_route_of_a_counter_is_none_and_all_others_are_only_read() -> None:
+    url, client = "/api/v1/counters/likes:a", Client()
+    with override_settings(COUNTERS={"likes": {"API": {"read": "anyone"}}}):
+        assert client.post(f"{url}/annoy").status_code == 404
+        for read in (url, f"{url}/b", f"{url}/b/exact", f"{url}/annoy/exact"):
+            answer = client.post(read)
+            assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize("job", ["publish", "pull"])
+def test_a_job_of_regions_names_the_app_whatever_the_settings(job: str) -> None:
+    app = "django_counters.contrib.regions"
+    with (
+        modify_settings(INSTALLED_APPS={"remove": app}),
+        override_settings(COUNTERS_UPKEEP={job: 5}),
+    ):
+        needs = f"COUNTERS_UPKEEP: {job!r} needs {app!r} in INSTALLED_APPS."
+        assert found_by_checks() == [("counters.E061", needs)]
 
 
 def test_its_job_names_the_app() -> None:

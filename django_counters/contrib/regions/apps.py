@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.db import connections
 from django.utils.translation import gettext_lazy as _
 
@@ -93,10 +93,10 @@ class RegionsFeature(Feature):
         return elsewhere()
 
     def jobs(self) -> Sequence[Job]:
-        """Return the jobs of a region."""
+        """Return the jobs of a region. A check searches them for jobs that need this app."""
         from django_counters.contrib.regions.declared import are_there
 
-        if not are_there():
+        if apps.is_installed(_HERE) and not are_there():
             return ()
         publish, pull = f"{_HERE}.work.publish", f"{_HERE}.work.pull"
         return (
