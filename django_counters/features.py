@@ -95,11 +95,13 @@ class Done(NamedTuple):
         text: a line for people.
         data: the same as names and numbers, texts or lists of those, which JSON can express.
         problems: what a person has to look at. The command ends with an error if there are some.
+        retry: whether to do the job again before its interval has passed, as after an error.
     """
 
     text: str
     data: Mapping[str, Any]
     problems: Sequence[str] = ()
+    retry: bool = False
 
 
 class Drift(NamedTuple):
@@ -267,7 +269,8 @@ class Feature:
     """What one app adds. It overrides what it needs; each method here adds nothing.
 
     An error in a job, `prune`, `drifts`, `inquiries` or findings doesn't stop other apps: it is
-    logged, and reported under the app's name. Other errors end what calls the method.
+    logged, and reported under the app's name. If a server is unavailable, the findings of all apps
+    are unknown. Other errors end what calls the method.
     """
 
     # Options of namespaces and fields.
@@ -558,7 +561,10 @@ def features() -> list[Feature]:
 
 
 def attempted(
-    using: str, hook: Callable[[Feature], _Result], failed: dict[str, str]
+    using: str,
+    hook: Callable[[Feature], _Result],
+    failed: dict[str, str],
+    raised: tuple[type[Exception], ...] = (),
 ) -> Iterator[_Result]:
     """Call a hook of each installed feature: an error in one of them doesn't stop the others.
 
@@ -566,6 +572,7 @@ def attempted(
         using: the database that it uses.
         hook: the call.
         failed: the text of each error is put there, under its app. Its traceback is logged.
+        raised: errors of these types are raised instead.
     """
     for app, feature in installed().items():
         # PostgreSQL refuses statements in a transaction in which one has failed.
@@ -573,6 +580,8 @@ def attempted(
         try:
             with transaction.atomic(using) if held else nullcontext():
                 result = hook(feature)
+        except raised:
+            raise
         except Exception as error:
             logger.exception("%s failed in the database %s.", app, using)
             failed[app] = f"{type(error).__name__}: {error}".strip()

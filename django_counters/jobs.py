@@ -108,14 +108,16 @@ def run(
         if names and name not in names:
             continue
         claim = None
+        done: Done | Exception
         try:
             if due and (claim := _claimed(job, using)) is None:
                 continue
-            yield job, job.run(using)
+            done = job.run(using)
         except Exception as error:
-            if claim is not None:
-                _give_back(job, using, claim)
-            yield job, error
+            done = error
+        if claim is not None and (isinstance(done, Exception) or done.retry):
+            _give_back(job, using, claim)
+        yield job, done
 
 
 def do(using: str, names: Sequence[str] = (), *, due: bool = False) -> dict[str, Any]:

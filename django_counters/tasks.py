@@ -5,6 +5,7 @@ A task carries no data: one that is lost, late, sent twice or killed does no har
 
 from __future__ import annotations
 
+import logging
 from math import ceil
 from typing import Any
 
@@ -12,6 +13,7 @@ from celery import shared_task
 from celery.signals import worker_process_shutdown
 from django.db import DEFAULT_DB_ALIAS
 
+logger = logging.getLogger("django_counters")
 UPKEEP = "django_counters.upkeep"
 FLUSH = "django_counters.flush"
 ROLLUP = "django_counters.rollup"
@@ -20,10 +22,14 @@ ROLLUP = "django_counters.rollup"
 @worker_process_shutdown.connect
 def end_process(**_: object) -> None:
     """Finish what a process of a worker keeps: it ends without calling functions of `atexit`."""
-    from django_counters.features import features
+    from django_counters.features import installed
 
-    for one in features():
-        one.end_process()
+    for app, feature in installed().items():
+        try:
+            feature.end_process()
+        except Exception:
+            # Other apps keep increments that end with this process.
+            logger.exception("%s failed when the process of a worker ended.", app)
 
 
 # A schedule is put together in settings, before there are models: the work is imported late.

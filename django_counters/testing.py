@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from django.conf import settings
@@ -68,22 +68,20 @@ def isolated_counters() -> Iterator[None]:
 @contextmanager
 def apart() -> Iterator[None]:
     """As `isolated_counters`; connects to Redis at the end only if the block did so."""
-    with identity.apart():
+    with identity.apart(), ExitStack() as after:
         _clear()
         registry.forget_strategies()
-        try:
-            yield
-        finally:
-            _clear()
-            try:
-                registry.clear_apart()
-            finally:
-                registry.forget_strategies()
+        # The last one first, each of them even if others fail.
+        after.callback(registry.forget_strategies)
+        after.callback(registry.clear_apart)
+        after.callback(_clear)
+        yield
 
 
 def _clear() -> None:
-    for one in features():
-        one.clear()
+    with ExitStack() as clearing:
+        for feature in features():
+            clearing.callback(feature.clear)
 
 
 def assert_counts(expected: Mapping[str, int], *, using: str | None = None) -> None:

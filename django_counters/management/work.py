@@ -88,7 +88,7 @@ def prune(using: str) -> Done:
     gone, failed = prune_all(using)
     *some, last = (f"{number} {kind}" for kind, number in gone.items())
     text = f"{', '.join(some)} and {last} forgotten"
-    return Done(text, {"database": using, **gone}, _failures(failed))
+    return Done(text, {"database": using, **gone}, _failures(failed), bool(failed))
 
 
 def _failures(failed: Mapping[str, str]) -> list[str]:
@@ -111,4 +111,5 @@ def verified(using: str, **asked: Any) -> Done:
     wrong = f"{len(drifts)} are not what they should be: {', '.join(shown)}"
     problems = [*([wrong] if drifts else []), *_failures(report.failed)]
     data = {"database": using, **asdict(report), "drifts": drifts}
-    return Done(text, data, problems)
+    # Not because of drifts, which stay.
+    return Done(text, data, problems, retry=bool(report.failed))

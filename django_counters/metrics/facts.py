@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from uuid import UUID
 
-from django.db import Error, connections, router, transaction
+from django.db import Error, InterfaceError, OperationalError, connections, router, transaction
 from django.db.models import Count, Max, Q, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -45,6 +45,8 @@ OLDEST_REDIS = (6, 2)
 LATE = timedelta(minutes=10)
 # The errors of a server that gives no answer.
 UNANSWERED = (CounterUnavailable, OutcomeUnknown, ServerRefused)
+# Those of an outage, for which an app isn't to blame.
+OUTAGES = (OperationalError, InterfaceError, CounterError, *UNANSWERED)
 # Minutes.
 PERIODS = (10, 60)
 # A rate counts no more entries, to be quick on a busy site.
@@ -268,10 +270,14 @@ def attempt(part: str, using: str, read: Callable[[], _T]) -> _T | Away:
         return Away(part, reason_of(error), error)
 
 
-def added(using: str, hook: Callable[[Feature, str], Iterable[_F]]) -> Iterator[_F | Finding]:
-    """Yield what a hook of each feature returns; its error is a finding."""
+def added(
+    using: str,
+    hook: Callable[[Feature, str], Iterable[_F]],
+    raised: tuple[type[Exception], ...] = (),
+) -> Iterator[_F | Finding]:
+    """Yield the results of a hook. Its error is a finding; those in ``raised`` are raised."""
     failed: dict[str, str] = {}
-    for results in attempted(using, lambda feature: [*hook(feature, using)], failed):
+    for results in attempted(using, lambda feature: [*hook(feature, using)], failed, raised):
         yield from results
     text = _("the app failed: %(error)s (the log has more)")
     for app, error in failed.items():
@@ -490,7 +496,7 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
         "rooms": (_TO_DO, _rooms),
         "strangers": (_TO_DO, lambda using: tuple(strangers(using))),
         "guard": (_TO_DO, _guard),
-        "added": (_TO_DO, lambda using: tuple(added(using, _findings_of))),
+        "added": (_TO_DO, lambda using: tuple(added(using, _findings_of, OUTAGES))),
         "requests": (gettext_noop("requests"), _requests),
         "landed": (gettext_noop("landed increments"), _landed),
         "entries": (gettext_noop("entries"), _entries),

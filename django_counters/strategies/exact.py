@@ -6,12 +6,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import nullcontext
 from typing import ClassVar
 
-from django_counters.exceptions import (
-    Contention,
-    CounterError,
-    CounterOverflow,
-    RecordMissing,
-)
+from django_counters.exceptions import Contention, CounterError, CounterOverflow, RecordMissing
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals

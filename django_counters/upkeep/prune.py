@@ -11,12 +11,7 @@ from django_counters import clock
 from django_counters.features import attempted
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import REMEMBERED
-from django_counters.tables import (
-    CounterBatch,
-    CounterIncident,
-    CounterPosition,
-    CounterToken,
-)
+from django_counters.tables import CounterBatch, CounterIncident, CounterPosition, CounterToken
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
 from django_counters.write.landing import SOURCE

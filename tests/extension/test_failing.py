@@ -9,20 +9,27 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.signals import worker_process_shutdown
 from django.apps import apps
 from django.core.management import CommandError
-from django.db import connection
+from django.db import Error, OperationalError, connection
 from django.urls import include, path
 from django.views import View
 
+import django_counters.tasks  # noqa: F401 - its handlers of signals
 from django_counters.checks import check_names
 from django_counters.contrib.holds.apps import Holds
-from django_counters.features import Feature, Finding, Gauge, GaugeValue
-from django_counters.jobs import upkeep_problems
+from django_counters.exceptions import CounterUnavailable
+from django_counters.features import Done, Drift, Feature, Finding, Gauge, GaugeValue
+from django_counters.jobs import run, upkeep_problems
+from django_counters.metrics.facts import Facts, gather
+from django_counters.models import Counter
 from django_counters.options import Option
+from django_counters.testing import apart, override_counters
 from django_counters.upkeep.prune import prune_all
 from tests.extension.apps import SAD, Moods
 from tests.extension.models import Mood
+from tests.extension.queued import waiting
 from tests.extension.test_extension import output, sampled
 
 pytestmark = pytest.mark.django_db
@@ -30,9 +37,12 @@ HOLDS = "django_counters.contrib.holds"
 
 
 def fail(*_: Any) -> Any:
-    """As if a table were missing. PostgreSQL then refuses the rest of a transaction."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT number FROM no_such_table")
+    """As a mistake in the app's code. PostgreSQL then refuses the rest of a transaction."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT number FROM no_such_table")
+    except Error as error:
+        raise LookupError("no_such_table") from error
 
 
 @pytest.fixture
@@ -67,6 +77,80 @@ def test_others_have_findings() -> None:
     assert {"moods", "friends"} < {one["subject"] for one in findings}
     with pytest.raises(CommandError, match="ACT"):
         output("doctor", "--fail")
+
+
+@pytest.mark.parametrize(
+    "error", [OperationalError("no answer"), CounterUnavailable(reason="no answer")]
+)
+def test_findings_are_unknown_during_an_outage(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def findings(*_: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(Holds, "findings", findings)
+    found = gather(Facts("default"), "added")
+    assert (found.added, [away.reason for away in found.away]) == (None, ["no answer"])
+    assert caplog.records == []
+
+
+def once(hook: str, result: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook of the first app fails the first time."""
+    errors = [OperationalError("deadlock detected")]
+
+    def failing_once(*_: object) -> object:
+        if errors:
+            raise errors.pop()
+        return result
+
+    monkeypatch.setattr(Holds, hook, failing_once)
+
+
+def turn(job: str) -> list[Done | Exception]:
+    """The result of a job, if it is due."""
+    return [done for _, done in run("default", [job], due=True)]
+
+
+@pytest.mark.parametrize(
+    ("job", "hook", "result"), [("prune", "prune", {}), ("verify", "drifts", [Drift("b", 0, 1)])]
+)
+def test_the_job_is_done_again_at_the_next_turn(
+    job: str, hook: str, result: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once(hook, result, monkeypatch)
+    Mood.objects.create(key="a", text="odd")
+    (failed,), (done,) = turn(job), turn(job)
+    assert isinstance(failed, Done)
+    assert failed.problems[-1] == f"{HOLDS} failed: OperationalError: deadlock detected"
+    assert isinstance(done, Done)
+    assert "failed" not in "".join(done.problems)
+    # Drifts stay until a person has looked at them.
+    assert bool(done.problems) == (job == "verify")
+    assert turn(job) == []
+
+
+def broken(*_: object) -> None:
+    raise LookupError("broken")
+
+
+def test_others_end_with_a_process_of_a_worker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Holds, "end_process", broken)
+    # Buffers, which end as well, begin anew after it.
+    with apart(), override_counters(parties={"QUEUED": True}):
+        Counter.objects.increment("parties:a", 2)
+        worker_process_shutdown.send(None)
+        assert Counter.objects.value("parties:a") == 2
+    assert f"{HOLDS} failed when the process of a worker ended." in caplog.messages
+
+
+def test_others_are_cleared_between_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LookupError), apart():
+        monkeypatch.setattr(Holds, "clear", broken)
+        monkeypatch.setitem(apps.app_configs, "second", second(clear=broken))
+        waiting["parties:a"] = 2
+    assert waiting == {}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -146,6 +146,23 @@ class TestAway:
         assert "/nonexistent" in away.reason
         assert found == Facts("other", away=found.away)
 
+    @pytest.mark.many_writers
+    @pytest.mark.django_db(transaction=True, databases=["default", "other"])
+    def test_findings_of_apps_while_the_database_is_away(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        other = connections["other"]
+        other.close()
+        host, other.settings_dict["HOST"] = other.settings_dict["HOST"], "/nonexistent"
+        try:
+            found = facts.gather(Facts("other"), "added")
+        finally:
+            other.settings_dict["HOST"] = host
+            other.close()
+        (away,) = found.away
+        assert (found.added, "/nonexistent" in away.reason) == (None, True)
+        assert caplog.records == []
+
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("cached", "namespaces")

@@ -13,11 +13,7 @@ from django.db import Error, connections, transaction
 from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
-from django_counters.exceptions import (
-    CounterOverflow,
-    InvalidKey,
-    OutcomeUnknown,
-)
+from django_counters.exceptions import CounterOverflow, InvalidKey, OutcomeUnknown
 from django_counters.signals import incident_recorded
 from django_counters.sketches import Sketch
 from django_counters.stores.base import LandingRefusal, Parcel, SlotState
