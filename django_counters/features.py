@@ -652,7 +652,7 @@ def exported(
             raise AttributeError(f"module {app!r} has no attribute {name!r}")
         needs(app)
         value = getattr(import_module(f"{app}.{homes[name]}"), name)
-        # To find it again takes 5 % of the time of a hold.
+        # From now on Python finds it without this function.
         vars(import_module(app))[name] = value
         return value
 
