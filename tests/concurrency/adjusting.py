@@ -9,6 +9,8 @@ from django_counters.exceptions import ValueChanged
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 
+# Of increments, in the time of one adjustment of as many counters.
+BATCHES = 10
 CASE = ["e:a", "e:b", "l:a", "s:a"]
 DECLARED: dict[str, Any] = {
     "e": {},
@@ -64,7 +66,8 @@ def against_batches(number: int, keys: list[str], rounds: int) -> None:
     for turn in range(rounds):
         chance.shuffle(keys)
         if number % 2:
-            Counter.objects.increment_many(dict.fromkeys(keys, 1))
+            for _ in range(BATCHES):
+                Counter.objects.increment_many(dict.fromkeys(keys, 1))
         else:
             case = f"{number}-{turn}"
             Counter.objects.adjust_many(
