@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter as Tally
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from django.db import connections
 from django_counters.contrib.regions.models import CounterRegion
 from django_counters.testing import override_counters
 from tests.concurrency.crowd import processes
+from tests.mutants.databases import ORIGINAL
 from tests.regions.exchanging import (
     CROWD,
     DATABASES,
@@ -38,8 +40,9 @@ def _regions(transactional_db: None) -> Iterator[list[Region]]:
     """Regions of three databases, the third of which is made here."""
     made: Any = connections["default"]
     # A copy of the database that all are copies of: PostgreSQL copies none that has a session, and
-    # of this one an earlier test may have left a thread with a session.
-    first = made.ops.quote_name(made.settings_dict["TEST"]["TEMPLATE"])
+    # of this one an earlier test may have left a thread with a session. Mutants have one original.
+    shared = os.environ.get(ORIGINAL) or made.settings_dict["TEST"]["TEMPLATE"]
+    first = made.ops.quote_name(shared)
     name = made.ops.quote_name(f"{made.settings_dict['NAME']}_third")
     with made._nodb_cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name} TEMPLATE {first}")
