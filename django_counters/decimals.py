@@ -26,12 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 from django import forms
 from django.conf import settings
 from django.core import checks
-from django.core.exceptions import (
-    EmptyResultSet,
-    FieldError,
-    FullResultSet,
-    ValidationError,
-)
+from django.core.exceptions import EmptyResultSet, FieldError, FullResultSet, ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper

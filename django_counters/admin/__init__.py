@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from django_counters.admin.adjusting import AdjustmentAdmin, RequestAdmin
+from django_counters.adjustments.admin import (
+    AdjustingMixin,
+    AdjustmentAdmin,
+    RequestAdmin,
+    form_url,
+)
 from django_counters.admin.columns import CounterFilter, Sparkline
 from django_counters.admin.counters import CounterAdmin
 from django_counters.admin.fields import CounterFieldsAdmin
@@ -12,6 +17,7 @@ from django_counters.admin.readonly import IncidentAdmin
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
 
 __all__ = [
+    "AdjustingMixin",
     "AdjustmentAdmin",
     "CounterAdmin",
     "CounterFieldsAdmin",
@@ -19,6 +25,7 @@ __all__ = [
     "IncidentAdmin",
     "RequestAdmin",
     "Sparkline",
+    "form_url",
 ]
 
 admin.site.register(AdjustmentRequest, RequestAdmin)

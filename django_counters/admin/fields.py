@@ -13,7 +13,7 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
-from django_counters.admin.adjusting import adjust_url, sections
+from django_counters.adjustments.admin import adjust_url, sections
 from django_counters.admin.columns import Sparkline
 from django_counters.exceptions import CounterError, CounterUnavailable
 from django_counters.features import OnPage

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 from django.views.decorators.http import require_safe
 
-from django_counters.admin.adjusting import AdjustingMixin, adjust_url, sections, waiting_of
+from django_counters.adjustments.admin import AdjustingMixin, adjust_url, sections, waiting_of
 from django_counters.admin.history import history_of, numbers
 from django_counters.admin.listing import waiting_first
 from django_counters.admin.overview import OverviewMixin

@@ -15,13 +15,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from django_counters.contrib.regions.declared import (
-    Regions,
-    has_stock,
-    regions,
-    sent_key,
-    sent_to,
-)
+from django_counters.contrib.regions.declared import Regions, has_stock, regions, sent_key, sent_to
 from django_counters.contrib.regions.errors import RegionAway, UnsupportedRegions
 from django_counters.contrib.regions.marks import living, marks_of, present
 from django_counters.contrib.regions.reading import key_of

@@ -10,10 +10,7 @@ from django_counters.stores.sql.dialects.landing import BATCHES, SOURCES
 from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Together
-from django_counters.stores.sql.dialects.tables import (
-    TOKENS,
-    UNIQUES,
-)
+from django_counters.stores.sql.dialects.tables import TOKENS, UNIQUES
 
 #: What is gathered has room: MariaDB cuts it off after a megabyte, MySQL a list after a kilobyte.
 ROOM = "SET group_concat_max_len = 4294967295; "

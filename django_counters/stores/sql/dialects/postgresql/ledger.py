@@ -13,18 +13,9 @@ from django_counters.stores.sql.dialects.ledger import (
     Rolling,
     SealedConditions,
 )
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
-    NUMBERED,
-    SEQUENCE,
-)
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import NUMBERED, SEQUENCE
 from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
-from django_counters.stores.sql.dialects.tables import (
-    ARCHIVE,
-    COUNTER,
-    DELTAS,
-    HORIZON,
-    PARTITIONS,
-)
+from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, PARTITIONS
 
 INT8 = "-9223372036854775808 AND 9223372036854775807"
 
