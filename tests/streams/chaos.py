@@ -165,10 +165,12 @@ def _consume(_mother: object, database: str, pipe: Any, make: Make, fate: Fate |
 
     def step(name: str) -> None:
         steps.append(name)
-        if fate and name == fate.step and steps.count(name) == fate.page:
+        if fate and not stood and name == fate.step and steps.count(name) >= fate.page:
             if fate.signal == signal.SIGSTOP:
+                # The database may refuse to answer: then the next turn has this fate.
+                session = backend()
                 stood.append(name)
-                pipe.send(backend())
+                pipe.send(session)
             os.kill(os.getpid(), fate.signal)
 
     try:
