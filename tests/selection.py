@@ -73,7 +73,7 @@ TABLE = {
     "limits": Row(("dialect", "server", "newest"), "buckets and room, in SQL and in scripts"),
     "locales": Row(NOWHERE, "texts"),
     "management": Row(("pair", "newest"), "commands are Django's and argparse's"),
-    "metrics": Row(("dialect", "server", "newest"), "what is asked in SQL, and prometheus_client"),
+    "metrics": Row(("dialect", "server", "newest"), "facts read in SQL, and prometheus_client"),
     "metrics/test_panel.py": Row(("pair", "newest"), "the panels of the toolbar are Django's"),
     "mutants": Row(NOWHERE, "a step of its own"),
     "projections": Row(("dialect", "server", "newest"), "periods and tags, down to their SQL"),

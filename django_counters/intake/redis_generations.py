@@ -324,5 +324,5 @@ def _groups(sealed: Sequence[SealedGeneration], largest: int) -> Iterator[list[S
 
 
 def _landings(using: str) -> list[Hashable]:
-    """Return what has to stay the same while cached counters land: `Feature.landing` of all."""
+    """Return the values that must not change while cached counters land (`Feature.landing`)."""
     return [feature.landing(using) for feature in features()]

@@ -199,7 +199,7 @@ class Intake(Protocol):
         """
 
     def pending(self, keys: Collection[str], using: str) -> PendingAmounts | None:
-        """Return what it has of counters of the namespace; None if it has nothing at all.
+        """Return the pending amounts of counters of the namespace; None if nothing is pending.
 
         Called before each read of their values.
         """

@@ -1,4 +1,4 @@
-"""While the app is removed and its table is there, the check of the database names what it has."""
+"""The database check names the rows of a removed app whose table is left."""
 
 from __future__ import annotations
 

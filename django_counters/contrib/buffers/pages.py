@@ -131,7 +131,7 @@ class InDatabase(Lander):
 
     def __init__(self, recipe: Recipe, using: str) -> None:
         super().__init__(recipe, using)
-        # How far the last history is, as far as it is known here.
+        # The last position of a history that this process knows.
         self._reached = ("", "")
 
     def land(self, page: Page) -> None:
