@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,6 +16,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.features import absent, charges, contrib_label, features
+from django_counters.options import written_namespaces
 
 if TYPE_CHECKING:
     from django.db.migrations import Migration
@@ -67,9 +68,7 @@ def _needs_redis() -> bool:
     """Whether a strategy is declared, rightly or not, that counts outside of the database."""
     from django_counters.conf import STRATEGIES
 
-    named = getattr(settings, "COUNTERS", None)
-    declared = named.values() if isinstance(named, Mapping) else ()
-    found = [options.get("STRATEGY") for options in declared if isinstance(options, Mapping)]
+    found = [options.get("STRATEGY") for options in written_namespaces()]
     fields = (field for model in apps.get_models() for field in model._meta.local_fields)
     found += [getattr(field, "strategy", None) for field in fields]
     return any(one.can.outside and one.name in found for one in STRATEGIES)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -361,7 +361,7 @@ class Feature:
         """Drop what this process keeps. Called before and after each test."""
 
     def landing(self, using: str) -> Hashable:  # noqa: ARG002
-        """Return what has to stay the same while cached counters land in a database.
+        """Return a value that must not change while cached counters land in a database.
 
         Called before a flush reads from Redis, and again in each transaction that lands increments.
         If the answer has changed, that transaction is rolled back and the next flush starts again.
@@ -560,6 +560,14 @@ def features() -> list[Feature]:
     return list(installed().values())
 
 
+def contained(using: str) -> AbstractContextManager[object]:
+    """Return a block whose error leaves the caller's transaction usable, if there is one.
+
+    PostgreSQL refuses statements in a transaction in which one has failed.
+    """
+    return transaction.atomic(using) if connections[using].in_atomic_block else nullcontext()
+
+
 def attempted(
     using: str,
     hook: Callable[[Feature], _Result],
@@ -575,10 +583,9 @@ def attempted(
         raised: errors of these types are raised instead.
     """
     for app, feature in installed().items():
-        # PostgreSQL refuses statements in a transaction in which one has failed.
-        held = connections[using].in_atomic_block
+        block = contained(using)
         try:
-            with transaction.atomic(using) if held else nullcontext():
+            with block:
                 result = hook(feature)
         except raised:
             raise

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
+
+from django.conf import settings
+
+
+def written_namespaces() -> list[Mapping[Any, Any]]:
+    """Return the options of each namespace in ``COUNTERS``, even if some of them are wrong."""
+    setting = getattr(settings, "COUNTERS", None)
+    declared = setting.values() if isinstance(setting, Mapping) else ()
+    return [options for options in declared if isinstance(options, Mapping)]
 
 
 class Option(NamedTuple):

@@ -72,15 +72,15 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 36_850,
+    "lines of code": 36_824,
     "tables of a plain project": 23,
     "modules that it loads to count": 192,
-    "their lines of code": 17_225,
+    "their lines of code": 17_215,
     "files of an increment": 9,
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 53,
-    "lines of imports": 4_944,
+    "lines of imports": 4_940,
     "classes of one name": 0,
     "modules of one name in the core": 27,
     "files of less than 60 lines": 50,

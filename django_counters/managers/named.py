@@ -402,12 +402,7 @@ class CounterManager(RowsManager[Row]):
         return found
 
     def actors(
-        self,
-        key: str,
-        *,
-        limit: int = 20,
-        before: str | None = None,
-        using: str | None = None,
+        self, key: str, *, limit: int = 20, before: str | None = None, using: str | None = None
     ) -> list[Actor]:
         """The actors that have counted, the last one first: ``[Actor(who, at)]``.
 
@@ -418,10 +413,8 @@ class CounterManager(RowsManager[Row]):
             InvalidMoment: ``before`` is no cursor.
             ValueError: ``limit`` is no integer from 1 to 1,000.
         """
-        measure, alias = (
-            registry.policy(check_key(key)).measure,
-            COUNTERS.reading(using or self._db),
-        )
+        measure = registry.policy(check_key(key)).measure
+        alias = COUNTERS.reading(using or self._db)
         return actors.actors(measure, key, limit, before, alias, key)
 
     atoggle = twin(toggle)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -13,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from uuid import UUID
 
-from django.db import Error, InterfaceError, OperationalError, connections, router, transaction
+from django.db import Error, InterfaceError, OperationalError, connections, router
 from django.db.models import Count, Max, Q, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
@@ -22,7 +21,7 @@ from django_counters import clock
 from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
-from django_counters.features import Feature, Finding, GaugeValue, attempted
+from django_counters.features import Feature, Finding, GaugeValue, attempted, contained
 from django_counters.read.values import values_of
 from django_counters.registry import registry
 from django_counters.stores.redis.commands import ServerRefused
@@ -259,10 +258,9 @@ def _answering(found: Facts) -> Iterator[tuple[Redis, ...]]:
 
 def attempt(part: str, using: str, read: Callable[[], _T]) -> _T | Away:
     """Return a part's value, or `Away`: an error in one part must not hide the others."""
-    # PostgreSQL refuses statements in a transaction in which one has failed.
-    held = connections[using].in_atomic_block
+    block = contained(using)
     try:
-        with transaction.atomic(using) if held else nullcontext():
+        with block:
             return read()
     except Exception as error:
         if not isinstance(error, (Error, CounterError, *UNANSWERED)):

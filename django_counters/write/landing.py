@@ -59,15 +59,7 @@ class Page:
         landed: whether it is known to be counted.
     """
 
-    __slots__ = (
-        "entries",
-        "id",
-        "incarnation",
-        "landed",
-        "made",
-        "number",
-        "sent",
-    )
+    __slots__ = ("entries", "id", "incarnation", "landed", "made", "number", "sent")
 
     def __init__(self, incarnation: str, number: int, made: datetime | None = None) -> None:
         self.entries: Entries = {}

@@ -77,6 +77,7 @@ def change(asked: Change) -> Result:
         return result_of(_collect(collector, (asked.delta,), ref.using)[ref.text])
     batch = Batch((asked.delta,), None, asked.immediately)
     strategy = registry.strategy(ref.recipe, ref.table, ref.using)
+    # As `applied` and `result_of`, without these calls: nearly every change comes here.
     values = strategy.apply(batch)
     if batch_applied.receivers:
         tell(strategy, batch, values, ref.using, ref.table.label)

@@ -1,4 +1,4 @@
-"""The one way from a batch to its strategy: the signal of changes is sent here."""
+"""Applies batches by their strategies, and sends the signal of changes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,5 @@ def tell(
     if batch.token is not None and all(result_of(value).replayed for value in values.values()):
         return
     batch_applied.tell(
-        Batch,
-        batch=batch,
-        values=values,
-        strategy=strategy.name,
-        subject=subject,
-        using=using,
+        Batch, batch=batch, values=values, strategy=strategy.name, subject=subject, using=using
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
-from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.contrib.buffers.options import OPTION, buffering_problems
 from django_counters.features import Feature, Finding, Gauge, GaugeValue, Job
+from django_counters.options import written_namespaces
 
 if TYPE_CHECKING:
     from django_counters.strategies.base import Intake
@@ -94,6 +94,4 @@ class BuffersConfig(AppConfig):
 
 def _has_buffers() -> bool:
     """Whether a buffer is declared, rightly or not."""
-    named = getattr(settings, "COUNTERS", None)
-    declared = named.values() if isinstance(named, Mapping) else ()
-    return any(one.get("BUFFER") is not None for one in declared if isinstance(one, Mapping))
+    return any(options.get("BUFFER") is not None for options in written_namespaces())

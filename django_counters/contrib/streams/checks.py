@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.apps.config import AppConfig
-from django.conf import settings
 from django.core.checks import CheckMessage, Error
 from django.core.checks import register as register_check
 
 from django_counters.contrib.streams.declared import stream_problems
+from django_counters.options import written_namespaces
 
 #: How to correct each finding, by its id.
 HINTS = {
@@ -36,7 +36,5 @@ def check_streams(
 
 def _published() -> frozenset[str]:
     """Return the streams that buffers publish to, even if the setting has other errors."""
-    setting = getattr(settings, "COUNTERS", None)
-    declared = setting.values() if isinstance(setting, Mapping) else ()
-    buffers = (options.get("BUFFER") for options in declared if isinstance(options, Mapping))
+    buffers = (options.get("BUFFER") for options in written_namespaces())
     return frozenset(str(b["to"]) for b in buffers if isinstance(b, Mapping) and "to" in b)

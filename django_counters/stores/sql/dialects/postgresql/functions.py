@@ -26,12 +26,7 @@ from django_counters.stores.sql.dialects.postgresql import (
     right_functions,
 )
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import (
-    INDEXED,
-    LOST,
-    PLANNED_ONCE,
-    USED,
-)
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED, PLANNED_ONCE
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
 # The row of a total says whether the counter was ever in the ledger: no other transaction has to
@@ -42,7 +37,7 @@ _NOTHING_IN_LEDGER = (
 
 # Entries wait for a counter without a total only if that was deleted. The new total has to say
 # that it is of the ledger, or they would be hidden until the next rollup.
-_LOST = f"""IF {USED} AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
+_LOST = f"""IF {ledger_functions.USED} AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
       waits := django_counters_tail(k);
     END IF;"""
 
@@ -118,7 +113,7 @@ CREATE OR REPLACE FUNCTION django_counters_read(k text, OUT total bigint, OUT wa
 STABLE {INDEXED} AS $body$
 DECLARE kept boolean;
 BEGIN
-  SELECT t.value, t.outside IS NOT NULL OR {LOST},
+  SELECT t.value, t.outside IS NOT NULL OR {ledger_functions.LOST},
     (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = k)
   INTO total, kept, waits FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k;
   IF kept THEN
@@ -175,7 +170,8 @@ CREATE OR REPLACE FUNCTION django_counters_shard(
 DECLARE result numeric; rows int; {_LIMITS}
 BEGIN
   SELECT d + COALESCE(SUM(s.value), 0) + (SELECT COALESCE(t.value, 0) + CASE
-      WHEN t.outside IS NOT NULL OR {LOST} THEN COALESCE(django_counters_tail(k), 0)
+      WHEN t.outside IS NOT NULL OR {ledger_functions.LOST}
+      THEN COALESCE(django_counters_tail(k), 0)
       ELSE 0 END FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k),
     COALESCE(MAX(s.shard) + 1, 0)
   INTO result, rows FROM {SHARDS} s WHERE s.key = k;
