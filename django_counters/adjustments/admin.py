@@ -36,17 +36,20 @@ from django_counters.adjustments.adjustment import (
 )
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.forms import BY, TO, AdjustForm, ApproveForm, RejectForm
-from django_counters.admin.export import ExportAdmin
 from django_counters.admin.readonly import (
     ChoiceFilter,
+    ExportAdmin,
     ReadOnlyAdmin,
+    VisibleCounter,
     address,
+    is_gone,
     linked,
     named,
     row_url,
+    said,
+    seen,
+    visible,
 )
-from django_counters.admin.refusals import said
-from django_counters.admin.subjects import VisibleCounter, is_gone, seen, visible
 from django_counters.exceptions import CounterError, RecordMissing
 from django_counters.features import OnPage, Panel, features
 from django_counters.measure import Measure

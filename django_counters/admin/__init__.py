@@ -10,9 +10,8 @@ from django_counters.adjustments.admin import (
     RequestAdmin,
     form_url,
 )
-from django_counters.admin.columns import CounterFilter, Sparkline
 from django_counters.admin.counters import CounterAdmin
-from django_counters.admin.fields import CounterFieldsAdmin
+from django_counters.admin.fields import CounterFieldsAdmin, CounterFilter, Sparkline
 from django_counters.admin.readonly import IncidentAdmin
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
 

@@ -1,27 +1,378 @@
-"""The list of named counters in the admin, and its filters."""
+"""The admin of named counters: the list with its filters, and the page of one counter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import django
 from django.contrib import admin
+from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Q
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models.functions import TruncHour
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.decorators import method_decorator
 from django.utils.html import format_html, format_html_join
-from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext
+from django.views.decorators.http import require_safe
 
-from django_counters.admin.export import ExportAdmin
-from django_counters.admin.listing import CounterList
-from django_counters.admin.page import CounterPageMixin
-from django_counters.admin.readonly import ChoiceFilter
-from django_counters.conf import DEFAULT
+from django_counters import clock
+from django_counters.adjustments.admin import AdjustingMixin, adjust_url, sections, waiting_of
+from django_counters.admin.history import history_of, numbers
+from django_counters.admin.overview import OverviewMixin
+from django_counters.admin.readonly import (
+    MOST,
+    BoundedPaginator,
+    ChoiceFilter,
+    ExportAdmin,
+    address,
+    list_url,
+    visible,
+)
+from django_counters.admin.sparkline import sparkline
+from django_counters.conf import DEFAULT, Policy
+from django_counters.exceptions import CounterError
+from django_counters.features import OnPage
+from django_counters.models import Counter, CounterAdjustment, CounterDelta, CounterShard
+from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
+from django_counters.read.samples import totals_at
+from django_counters.read.series import series
+from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.types import key_range
+from django_counters.types import Reading, key_range, namespace_of, why_no_key
+
+# The rows of the list, with exact values and a line of the last 24 hours.
+
+# Counters without a row that are shown above the list.
+SHOWN = 20
+HOURS = 24
+# More entries would make a list slow: half a second for each million.
+MOST_ENTRIES = 200_000
+_HOUR = timedelta(hours=1)
+_Line = list[int | None]
+
+
+class CounterList(ChangeList):
+    """Gives each counter of a page its ``reading`` and its ``line``, when they are first used.
+
+    For any number of counters that takes one query for the readings, one round trip to each Redis,
+    and one query for the lines of each source.
+    """
+
+    #: Whether the order is that of the totals, and whether that was asked for of too many counters.
+    is_by_total = False
+    is_too_long = False
+    #: How many counters have no row yet, and the first of them, for a user who may see them all.
+    not_listed = 0
+    unlisted: Sequence[tuple[str, int]] = ()
+    _page: Iterable[Any] = ()
+    _rows: Sequence[Any] | None = None
+
+    def get_queryset(
+        self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
+    ) -> QuerySet[Any]:
+        """The counters in their order. The total has no index, so only as many as a list pages."""
+        found = super().get_queryset(request, exclude_parameters)
+        if {"value", "-value"}.isdisjoint(map(str, found.query.order_by)):
+            return found
+        self.is_too_long = BoundedPaginator(found, self.list_per_page).is_cut
+        self.is_by_total = not self.is_too_long
+        return found.order_by("key") if self.is_too_long else found
+
+    def get_results(self, request: HttpRequest) -> None:
+        """The page, and the counters that are on none."""
+        super().get_results(request)
+        page: Any = self.model_admin
+        if page.has_overview_permission(request):
+            waiting = waiting_first(self.queryset.db).filter(key__icontains=self.query)
+            self.not_listed = waiting[:MOST].count()
+            first = readings_of(list(waiting[:SHOWN])) if self.not_listed else {}
+            self.unlisted = [(key, reading.value) for key, reading in first.items()]
+
+    @property
+    def result_list(self) -> Sequence[Any]:
+        """The counters of the page, completed."""
+        if self._rows is None:
+            self._rows = completed(self._page, self.queryset._db)
+        return self._rows
+
+    @result_list.setter
+    def result_list(self, page: Iterable[Any]) -> None:
+        self._page, self._rows = page, None
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the values lack what waits in a Redis that is away."""
+        return any(row.reading.consistency == "landed" for row in self.result_list)
+
+
+def completed(page: Iterable[Any], using: str | None) -> list[Any]:
+    """Counters with their ``reading``, and their ``line`` if it is known."""
+    rows = list(page)
+    readings = readings_of([row.key for row in rows], using)
+    recent = recent_of(readings, using)
+    for row in rows:
+        row.reading = readings[row.key]
+        row.line = _line(row.key, recent.get(row.key, []))
+    return rows
+
+
+def waiting_first(using: str | None) -> QuerySet[CounterShard, str]:
+    """The keys of counters that have shards and no row yet, because no rollup has run."""
+    total = Counter._base_manager.filter(key=OuterRef("key"))
+    waiting = CounterShard._base_manager.using(using).filter(~Exists(total))
+    return waiting.order_by("key").values_list("key", flat=True).distinct()
+
+
+def _line(key: str, values: Sequence[int | None]) -> SafeString:
+    known = [value for value in values if value is not None]
+    if not known:
+        return SafeString("")
+    label = _("%(key)s in the last 24 hours: from %(first)s to %(last)s") % {
+        "key": key,
+        "first": grouped(known[0]),
+        "last": grouped(known[-1]),
+    }
+    return sparkline(values, label)
+
+
+def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _Line]:
+    """The value before the last hours, the value at the end of each, and the present value.
+
+    It takes two queries for counters in the ledger, unless they have too many entries, one for each
+    namespace that is counted by the hour, and one for those whose totals are recorded by the hour.
+    It leaves out other counters.
+    """
+    since = clock.utc().replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * _HOUR
+    counted = [key for key in readings if _is_counted(key)]
+    others = {key: registry.policy(key) for key in readings if not _is_counted(key)}
+    entered = [key for key, policy in others.items() if policy.recipe.can.entries]
+    recorded = [key for key, policy in others.items() if policy.history == "hour"]
+    changes = _changes(entered, since, using) if entered else None
+    hours = [since + number * _HOUR for number in range(HOURS)]
+    samples = totals_at(recorded, hours, using, {}) if recorded else {}
+    lines: dict[str, _Line] = {
+        key: [*line, readings[key].value]
+        for key, line in samples.items()
+        if any(total is not None for total in line)
+    }
+    for key, found in _counted(counted, using):
+        lines[key] = _from_changes(readings[key].value, found)
+    if changes is not None:
+        for key in entered:
+            lines[key] = _from_changes(readings[key].value, changes.get(key, {}))
+    return lines
+
+
+def _is_counted(key: str) -> bool:
+    measure = registry.policy(key).measure
+    return measure is not None and not {"minute", "hour"}.isdisjoint(measure.per)
+
+
+def _counted(keys: Sequence[str], using: str | None) -> Iterator[tuple[str, dict[int, int]]]:
+    """The amount counted in each hour, by its number. Leaves out invalid keys."""
+    of: dict[object, list[str]] = {}
+    for key in keys:
+        if why_no_key(key) is None:
+            of.setdefault(registry.policy(key).measure, []).append(key)
+    for group in of.values():
+        found = series(group, using).per("hour").last(HOURS).each()
+        for key, points in found.items():
+            yield key, {number: point.value for number, point in enumerate(points, 1)}
+
+
+def _changes(
+    keys: Sequence[str], since: datetime, using: str | None
+) -> dict[str, dict[int, int]] | None:
+    """The sums of entries, by key and number of the hour; None if there are too many entries."""
+    entries = CounterDelta._base_manager.using(using).filter(
+        key__in=keys, created_at__gte=clock.shown(since)
+    )
+    if entries.order_by()[: MOST_ENTRIES + 1].count() > MOST_ENTRIES:
+        return None
+    hourly = entries.annotate(hour=TruncHour("created_at", tzinfo=UTC)).order_by()
+    rows = hourly.values_list("key", "hour").annotate(change=Sum("delta"))
+    found: dict[str, dict[int, int]] = {}
+    for key, moment, number in rows:
+        # The time of a token may be a little ahead.
+        hour = min((clock.meant(moment) - since) // _HOUR + 1, HOURS)
+        hours = found.setdefault(key, {})
+        hours[hour] = hours.get(hour, 0) + int(number)
+    return found
+
+
+def _from_changes(value: int, changes: Mapping[int, int]) -> _Line:
+    """Count back from the present value."""
+    line: _Line = [value]
+    for hour in range(HOURS, 0, -1):
+        value -= changes.get(hour, 0)
+        line.append(value)
+    return line[::-1]
+
+
+# The page of one counter.
+
+LAST_ENTRIES = 10
+LAST_ADJUSTMENTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The present value of a counter.
+
+    Attributes:
+        value: the exact value, or the part of it that has landed.
+        exact: whether it is exact.
+        parts: the name, amount and meaning of each part of the value.
+        explanation: None if the exact value could not be read.
+        problem: why not.
+    """
+
+    value: int
+    exact: bool
+    parts: list[tuple[str, int, str]]
+    explanation: Explanation | None = None
+    problem: str = ""
+
+
+class CounterPageMixin(OverviewMixin, AdjustingMixin):
+    """Replaces the form of a counter by a page that shows it.
+
+    ``get_queryset`` and ``has_view_permission`` decide who may view a counter.
+    """
+
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the address of the numbers of the chart."""
+        view = self.admin_site.admin_view(self.chart_view)
+        name = "django_counters_counter_chart"
+        return [path("<path:object_id>/chart/", view, name=name), *super().get_urls()]
+
+    @method_decorator(require_safe)
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",  # noqa: ARG002
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The page of one counter. Another page adjusts it."""
+        counter = self._permitted(request, object_id)
+        if counter is None:
+            return self._get_obj_does_not_exist_redirect(  # type: ignore[attr-defined,no-any-return]
+                request, self.opts, unquote(object_id)
+            )
+        context = {
+            **self.admin_site.each_context(request),
+            **self._about(request, counter),
+            **(extra_context or {}),
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "admin/django_counters/counter/page.html", context)
+
+    @method_decorator(require_safe)
+    def chart_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The numbers of the chart, as JSON."""
+        counter = self._permitted(request, object_id)
+        if counter is None:
+            raise Http404
+        return JsonResponse(numbers(counter.key, request))
+
+    def _permitted(self, request: HttpRequest, object_id: str) -> Counter | None:
+        """The counter, if this user may see it."""
+        key = unquote(object_id)
+        # PostgreSQL cannot look up such a text.
+        counter = None if "\0" in key else self.get_object(request, key) or self._new(request, key)
+        if not self.has_view_permission(request, counter):
+            raise PermissionDenied
+        return counter
+
+    def _new(self, request: HttpRequest, key: str) -> Counter | None:
+        """A counter that waits for its first rollup, for a user who may see all counters."""
+        if not self.has_overview_permission(request):
+            return None
+        using = self.get_queryset(request).db
+        return Counter(key=key) if waiting_first(using).filter(key=key).exists() else None
+
+    def _about(self, request: HttpRequest, counter: Counter) -> dict[str, Any]:
+        key, policy = counter.key, registry.policy(counter.key)
+        # The form needs a row, and checks the permission for this counter itself.
+        adjusts = bool(counter.updated_at) and self.has_adjust_permission(request)
+        adjustments = list_url(self.admin_site, request, CounterAdjustment)
+        return {
+            "title": key,
+            "has_tools_beside_title": django.VERSION >= (6, 1),
+            "opts": self.opts,
+            "counter": counter,
+            "facts": shown_of(counter),
+            "namespace": namespace_of(key),
+            "policy": policy,
+            **history_of(key, request),
+            "panels": sections(request, [self._on_page(request, key, policy)]),
+            "chart_url": address(self.admin_site, "django_counters_counter_chart", quote(key)),
+            "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
+            "crumb_url": address(self.admin_site, "django_counters_counter_changelist"),
+            "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if adjusts else "",
+            "requests": waiting_of(self.admin_site, request, key),
+            "adjustments": self._adjustments(request, key),
+            "adjustments_url": adjustments and f"{adjustments}?{urlencode({'q': key})}",
+        }
+
+    def _on_page(self, request: HttpRequest, key: str, policy: Policy) -> OnPage:
+        adjusts = self.has_adjust_permission(request)
+        return OnPage("", key, reading_alias(policy, None), self.admin_site, adjusts)
+
+    def _adjustments(self, request: HttpRequest, key: str) -> list[CounterAdjustment] | None:
+        """The last adjustments, the latest first; None for a user who may not see them."""
+        try:
+            rows = visible(self.admin_site, request, CounterAdjustment)
+        except PermissionDenied:
+            return None
+        return list(rows.filter(field="", key=key).order_by("-number")[:LAST_ADJUSTMENTS])
+
+
+def shown_of(counter: Counter) -> Shown:
+    """The exact value and its parts; else what the database has, and the problem."""
+    try:
+        found = explain(counter.key, LAST_ENTRIES, None)
+    except CounterError as error:
+        reading = readings_of([counter.key])[counter.key]
+        parts = [
+            (pgettext("of a counter", "Total"), reading.total, _("rolled up")),
+            (
+                pgettext("of a counter", "Pending"),
+                reading.pending,
+                _("pending until the next rollup"),
+            ),
+        ]
+        exact = reading.consistency == "exact"
+        return Shown(reading.value, exact, parts, problem=str(error))
+    return Shown(found.value, True, _parts(found), found)
+
+
+def _parts(found: Explanation) -> list[tuple[str, int, str]]:
+    """The total, and the amount that waits in each place."""
+    parts = [
+        (pgettext("of a counter", "Total"), found.total, _("rolled up")),
+        (_("Shards"), found.shards, _("pending in shards")),
+        (_("Tail"), found.tail, _("entries of the ledger that are not rolled up yet")),
+    ]
+    if found.redis is not None:
+        parts.append((_("Redis"), found.redis, _("pending in Redis until the next flush")))
+    return parts
+
+
+# The list and its filters.
 
 # No namespace has a colon in its name.
 OTHER = ":other"
@@ -30,13 +381,13 @@ OTHER = ":other"
 class NamespaceFilter(ChoiceFilter):
     """The declared namespaces, and all others as one. The condition uses the primary key."""
 
-    title = _("namespace")
+    title = gettext_lazy("namespace")
     parameter_name = "namespace"
 
     def lookups(self, *_given: object) -> list[tuple[str, Any]]:
         """The declared namespaces, if there are some."""
         names = declared()
-        return [*((name, name) for name in names), (OTHER, _("(other)"))] if names else []
+        return [*zip(names, names, strict=True), (OTHER, _("(other)"))] if names else []
 
     def condition(self, choice: str) -> Q:
         """The range of keys of a namespace, or all keys in none of them."""
@@ -46,7 +397,7 @@ class NamespaceFilter(ChoiceFilter):
 class StrategyFilter(ChoiceFilter):
     """The strategies of the declared namespaces."""
 
-    title = _("strategy")
+    title = gettext_lazy("strategy")
     parameter_name = "strategy"
 
     def lookups(self, *_given: object) -> list[tuple[str, Any]]:
@@ -96,7 +447,7 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
     list_filter = (NamespaceFilter, StrategyFilter)
     ordering = ("key",)
     search_fields = ("key",)
-    search_help_text = _("A part of the key")
+    search_help_text = gettext_lazy("A part of the key")
     sortable_by = ("key", "exact_value")
     export_columns = (
         *("key", "value", "total", "pending"),
@@ -107,28 +458,28 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
         """The list that completes its rows by exact values."""
         return CounterList
 
-    @admin.display(description=_("value"), ordering="value")
+    @admin.display(description=gettext_lazy("value"), ordering="value")
     def exact_value(self, counter: Any) -> str:
         """The exact value, or the landed part of it if Redis is away; below it what is pending."""
         reading = counter.reading
-        parts = [(reading.consistency != "exact", "landed", f"({gettext('landed')})")]
-        pending = gettext("%(amount)s pending") % {"amount": grouped(reading.pending)}
+        parts = [(reading.consistency != "exact", "landed", f"({_('landed')})")]
+        pending = _("%(amount)s pending") % {"amount": grouped(reading.pending)}
         parts.append((reading.pending != 0, "fromto", pending))
         notes = [(name, text) for is_shown, name, text in parts if is_shown]
         told = format_html_join("", ' <span class="counters-{}">{}</span>', notes)
         return format_html("{}{}", grouped(reading.value), told)
 
-    @admin.display(description=_("strategy"))
+    @admin.display(description=gettext_lazy("strategy"))
     def strategy(self, counter: Any) -> str:
         """The strategy of its namespace."""
         return registry.policy(counter.key).recipe.strategy
 
-    @admin.display(description=_("last change"))
+    @admin.display(description=gettext_lazy("last change"))
     def last_change(self, counter: Any) -> Any:
         """The time of the last change of the total."""
         return counter.updated_at
 
-    @admin.display(description=_("last 24 hours"), empty_value="–")  # noqa: RUF001
+    @admin.display(description=gettext_lazy("last 24 hours"), empty_value="–")  # noqa: RUF001
     def recent(self, counter: Any) -> str | None:
         """A line, if there is a ledger or a recorded history."""
         return counter.line or None

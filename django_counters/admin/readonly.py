@@ -1,21 +1,46 @@
-"""Pages that only show, and the addresses of pages."""
+"""What the pages of the admin share: lists that only show, exports, permissions and messages."""
 
 from __future__ import annotations
 
+import csv
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from uuid import UUID
 
+from django.apps import apps
 from django.contrib import admin
+from django.contrib.admin import AdminSite
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import quote
+from django.contrib.auth import get_permission_codename
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
+from django.db import DataError, models
 from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
-from django.utils.functional import cached_property
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+    StreamingHttpResponse,
+)
+from django.urls import NoReverseMatch, URLPattern, path, reverse
+from django.utils.decorators import method_decorator
+from django.utils.functional import Promise, cached_property
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from django_counters import exceptions as errors
+from django_counters.exceptions import CounterError
+from django_counters.models import Counter, SlottedCounter
+from django_counters.templatetags.counters_admin import grouped
+from django_counters.write.change import Ref
+from django_counters.write.records import is_whole, ref_of
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -141,3 +166,273 @@ def linked(site: admin.AdminSite, model: type[Model], key: int | str, text: str)
     """A link to the page of a row; only the text if the site does not have the model."""
     url = row_url(site, model, key)
     return format_html('<a href="{}">{}</a>', url, text) if url else text
+
+
+# Counters that a user may see.
+
+
+class VisibleCounter(NamedTuple):
+    """A counter that the user may see.
+
+    Attributes:
+        row: the row of a named counter, or the record.
+        url: its page in the admin; empty if there is none.
+    """
+
+    subject: Ref
+    row: models.Model
+    url: str
+
+
+def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> VisibleCounter:
+    """The counter that two texts name, if the user may see it, and it has no decimal places.
+
+    The `ModelAdmin` of the model that ``field`` names decides, by its permission to view and its
+    ``get_queryset``. For a model without one, Django's permission to view it is enough.
+
+    Raises:
+        Http404: there is no such counter, or the user cannot see it.
+        PermissionDenied: the user may not see the counters of the model, or not this one.
+    """
+    try:
+        subject = ref_of(field, key)
+    except CounterError as error:
+        raise Http404(str(error)) from error
+    if not is_whole(subject):
+        # The forms and pages here are of integers: 5 would be 0.05.
+        raise Http404
+    model = apps.get_model(field.rpartition(".")[0]) if field else Counter
+    if not (subject.table.value or _is_counted(subject)):
+        # A misspelt name would be a new counter.
+        raise Http404
+    row = _row(site, request, model, subject)
+    return VisibleCounter(subject, row, row_url(site, model, row.pk))
+
+
+def _is_counted(subject: Ref) -> bool:
+    """Whether a counter without a column has slots."""
+    assert subject.model is not None
+    name = subject.owner.rpartition(".")[2]
+    slots = SlottedCounter._base_manager.using(subject.using)
+    kinds = ContentType.objects.db_manager(subject.using)
+    kind = kinds.get_for_model(subject.model)
+    return slots.filter(record_type=kind, record_id=subject.text, name=name).exists()
+
+
+def _row(
+    site: AdminSite, request: HttpRequest, model: type[models.Model], subject: Ref
+) -> models.Model:
+    row: models.Model | None = visible(site, request, model).filter(**_where(subject)).first()
+    if row is None:
+        raise Http404
+    if not _may_view(site, request, model, row):
+        raise PermissionDenied
+    return row
+
+
+def visible(
+    site: AdminSite, request: HttpRequest, model: type[models.Model]
+) -> models.QuerySet[Any]:
+    """The rows of a model that the user may see.
+
+    Raises:
+        PermissionDenied: the user may see none.
+    """
+    if not _may_view(site, request, model, None):
+        raise PermissionDenied
+    if site.is_registered(model):
+        return site.get_model_admin(model).get_queryset(request)
+    return model._base_manager.all()
+
+
+def is_gone(field: str, key: str) -> bool:
+    """Whether the row or the model of a counter does not exist any more."""
+    try:
+        subject = ref_of(field, key)
+    except CounterError:
+        return True
+    rows = (subject.model or Counter)._base_manager.filter(**_where(subject))
+    return not rows.exists()
+
+
+def _where(subject: Ref) -> dict[str, Any]:
+    # An inherited counter is in the row of the parent, under the key of the parent.
+    key_field: Any = subject.model and subject.model._meta.pk
+    owner = key_field.name if key_field else "pk"
+    return {owner: subject.key}
+
+
+def _may_view(
+    site: AdminSite, request: HttpRequest, model: type[models.Model], row: models.Model | None
+) -> bool:
+    if site.is_registered(model):
+        return bool(site.get_model_admin(model).has_view_permission(request, row))
+    code = get_permission_codename("view", model._meta)
+    return request.user.has_perm(f"{model._meta.app_label}.{code}")
+
+
+# Exports as CSV, page by page: a long list takes no more memory than a short one.
+
+_PAGE = 1000
+# A spreadsheet takes a cell that begins so for a formula; the wide ones with Japanese input.
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001
+
+
+class ExportAdmin(ReadOnlyAdmin):
+    """A list with a link to its export as CSV, which keeps the search and the filters."""
+
+    #: The names of the columns, for the first line.
+    export_columns: ClassVar[Sequence[str]] = ()
+
+    def export_rows(self, page: Sequence[Any], using: str | None) -> Iterable[Sequence[Any]]:  # noqa: ARG002
+        """The rows of some objects: the attributes that `export_columns` names."""
+        return ([getattr(each, name) for name in self.export_columns] for each in page)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Adds the address of the export."""
+        view = self.admin_site.admin_view(self.export_view)
+        return [path("export/", view, name=named(self.model, "export")), *super().get_urls()]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, with the address of its export."""
+        url = address(self.admin_site, named(self.model, "export"))
+        context = {"export_url": url, **(extra_context or {})}
+        try:
+            return super().changelist_view(request, context)
+        except DataError:
+            return self._wrong_lookup()
+
+    @method_decorator(require_safe)
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """All pages of the list as CSV."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        try:
+            rows = self.get_changelist_instance(request).queryset
+        except (IncorrectLookupParameters, DataError):
+            return self._wrong_lookup()
+        response = StreamingHttpResponse(
+            lines(
+                self.export_columns,
+                (row for page in pages(rows) for row in self.export_rows(page, rows._db)),
+            ),
+            content_type="text/csv; charset=utf-8",
+        )
+        name = f"{self.opts.model_name}s.csv"
+        response["Content-Disposition"] = f'attachment; filename="{name}"'
+        response["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    def _wrong_lookup(self) -> HttpResponse:
+        """Answer as Django does. Only the database knows some of the wrong lookups, such as the
+        regular expression ``(``."""
+        url = address(self.admin_site, named(self.model, "changelist"))
+        return HttpResponseRedirect(f"{url}?e=1")
+
+
+def pages(rows: QuerySet[Any], size: int = _PAGE) -> Iterator[list[Any]]:
+    """All rows in the order of their primary key, a page at a time.
+
+    Each page begins behind the last key, so rows that are added or deleted meanwhile make none come
+    twice and leave none out.
+    """
+    ordered = rows.order_by("pk")
+    page = list(ordered[:size])
+    while page:
+        yield page
+        page = list(ordered.filter(pk__gt=page[-1].pk)[:size]) if len(page) == size else []
+
+
+def lines(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """The lines of a CSV: the names of the columns, then the rows."""
+    # Quoted, for spreadsheets that separate by another character.
+    write: Callable[[Iterable[Any]], Any] = csv.writer(
+        _Echo(), quoting=csv.QUOTE_NONNUMERIC
+    ).writerow
+    yield write(columns)
+    for row in rows:
+        yield write(map(cell, row))
+
+
+def cell(content: object) -> object:
+    """The content of a cell. A spreadsheet takes no text in it for a formula."""
+    if isinstance(content, int) and not isinstance(content, bool):
+        return content
+    if isinstance(content, datetime):
+        return content.isoformat()
+    text = "" if content is None else str(content)
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+
+
+class _Echo:
+    """A file for a CSV writer, which returns each line."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+# Messages of errors for users, in their language.
+
+_MEANWHILE = _("It was changed at the same time. Nothing was changed; try again.")
+_SENT: dict[type[errors.CounterError], str | Promise] = {
+    errors.ApprovalRequired: _(
+        "A change by %(delta)s needs a second person: one alone may do up to %(limit)s."
+    ),
+    errors.CeilingExceeded: _("The value may not rise above its ceiling, %(ceiling)s."),
+    errors.Contention: _MEANWHILE,
+    errors.CounterOverflow: _("The value has to stay between %(low)s and %(high)s."),
+    errors.CounterUnavailable: _(
+        "The exact value cannot be told at present, because a database or Redis cannot be reached."
+        " Nothing was changed."
+    ),
+    errors.FunctionDenied: _(
+        "The database role of this site may not execute %(function)s(). Grant EXECUTE on it."
+        " Nothing was changed."
+    ),
+    errors.InsufficientCount: _("The value may not fall below its floor, %(floor)s."),
+    errors.LedgerFenced: _(
+        "The ledger was restored elsewhere: run manage.py counters rebase first."
+        " Nothing was changed."
+    ),
+    errors.LedgerIncomplete: _(
+        "The ledger has %(found)s of %(expected)s entries in %(partition)s. Restore the others,"
+        " then run manage.py counters rebase. Nothing was changed."
+    ),
+    errors.OutcomeUnknown: _(
+        "The connection was lost before the answer. Send this form again: however often it is"
+        " sent, it adjusts once."
+    ),
+    errors.PartitionMissing: _(
+        "The ledger has no partition for today: run manage.py counters upkeep partitions first."
+        " Nothing was changed."
+    ),
+    errors.QuotaExceeded: _("In this period %(available)s are left of the quota of %(ceiling)s."),
+    errors.ReadOnlyDatabase: _("The database is read-only at present. Nothing was changed."),
+    errors.RecordMissing: _("The record is not there any more."),
+    errors.RequestDecided: _("%(decider)s has decided before. Nothing was changed."),
+    errors.RetryTransaction: _MEANWHILE,
+    errors.TokenConflict: _(
+        "This form has been sent before, with another number. Look at the present value, and"
+        " send it again if it is still meant."
+    ),
+    errors.TokenExpired: _("This form is too old. Look at the present value, and send it again."),
+    errors.ValueChanged: _(
+        "The value is %(current)s by now, not %(expected)s. Nothing was changed; look at the new"
+        " numbers."
+    ),
+}
+
+
+def said(error: errors.CounterError) -> str:
+    """The message of an error for the user who sent a form."""
+    for kind in type(error).__mro__:
+        if kind in _SENT:
+            return str(_SENT[kind]) % {name: _shown(part) for name, part in vars(error).items()}
+    # Only a programming error leads here.
+    return str(error)
+
+
+def _shown(part: object) -> object:
+    return grouped(part) if isinstance(part, int) else part

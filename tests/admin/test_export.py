@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from django_counters import clock
-from django_counters.admin.export import lines, pages
+from django_counters.admin.readonly import lines, pages
 from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters

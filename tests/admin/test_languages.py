@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import translation
 
 from django_counters import exceptions as errors
-from django_counters.admin import refusals
+from django_counters.admin import readonly
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from tests.admin.reading import opened, sent
@@ -54,9 +54,9 @@ def test_a_form_is_in_the_language_of_who_opens_it(root: Client, language: str) 
     assert done in str(message)
 
 
-@pytest.mark.parametrize("kind", refusals._SENT, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", readonly._SENT, ids=lambda kind: kind.__name__)
 def test_a_sentence_names_only_what_its_error_knows(kind: type[Any]) -> None:
-    named_in_it = re.findall(r"%\((\w+)\)s", str(refusals._SENT[kind]))
+    named_in_it = re.findall(r"%\((\w+)\)s", str(readonly._SENT[kind]))
 
     assert set(named_in_it) <= set(kind.__annotations__)
 
@@ -84,7 +84,7 @@ def test_each_error_has_a_sentence_or_is_met_elsewhere() -> None:
         if isinstance(one, type) and issubclass(one, errors.CounterError)
     } - {errors.CounterError}
 
-    translated = {one for one in public if {*one.__mro__} & {*refusals._SENT}}
+    translated = {one for one in public if {*one.__mro__} & {*readonly._SENT}}
     met_elsewhere = {one for one in public if {*one.__mro__} & ELSEWHERE}
 
     assert translated | met_elsewhere == public

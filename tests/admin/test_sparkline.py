@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from django_counters import clock
-from django_counters.admin import listing
-from django_counters.admin.listing import HOURS, recent_of
+from django_counters.admin import counters
+from django_counters.admin.counters import HOURS, recent_of
 from django_counters.models import Counter, CounterSample
 from django_counters.read.readings import readings_of
 from django_counters.testing import override_counters
@@ -52,7 +52,7 @@ class TestWhatItIsDrawnFrom:
         with override_counters(orders=LEDGER):
             for _ in range(3):
                 Counter.objects.increment("orders:eu")
-            monkeypatch.setattr(listing, "MOST_ENTRIES", 3)
+            monkeypatch.setattr(counters, "MOST_ENTRIES", 3)
             assert self.line("orders:eu")
-            monkeypatch.setattr(listing, "MOST_ENTRIES", 2)
+            monkeypatch.setattr(counters, "MOST_ENTRIES", 2)
             assert recent_of(readings_of(["orders:eu"]), None) == {}

@@ -10,7 +10,7 @@ import pytest
 from django.test import override_settings
 
 from django_counters import clock
-from django_counters.admin.listing import HOURS, recent_of
+from django_counters.admin.counters import HOURS, recent_of
 from django_counters.models import Counter, CounterDelta, CounterPartition, CounterSample
 from django_counters.read.chart import Chart, charted, periods_of
 from django_counters.read.readings import readings_of

@@ -16,8 +16,7 @@ from django.views.decorators.http import require_POST
 from django_counters.adjustments.adjustment import request_id_of
 from django_counters.adjustments.forms import AdjustForm
 from django_counters.admin import AdjustingMixin, form_url
-from django_counters.admin.readonly import address
-from django_counters.admin.refusals import said
+from django_counters.admin.readonly import address, said
 from django_counters.contrib.holds.errors import HoldEnded, HoldMissing
 from django_counters.contrib.holds.holding import Hold, find, of, release
 from django_counters.exceptions import CounterError, InvalidKey
