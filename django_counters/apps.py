@@ -33,7 +33,7 @@ class CountersConfig(AppConfig):
     def ready(self) -> None:
         from django_counters import checks
         from django_counters.fields.columns import forget_recipes
-        from django_counters.fields.migrating import guard_columns
+        from django_counters.fields.receivers import guard_columns
         from django_counters.registry import registry
 
         checks.register()

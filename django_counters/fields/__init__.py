@@ -7,7 +7,7 @@ from django_counters.fields.columns import (
     IntegerCounterField,
     counter_fields,
 )
-from django_counters.fields.deleting import follow_deletes as _follow_deletes  # noqa: F401
+from django_counters.fields.receivers import follow_deletes as _follow_deletes  # noqa: F401
 from django_counters.fields.values import CounterOf, CounterValue
 
 __all__ = [

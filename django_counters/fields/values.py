@@ -13,7 +13,6 @@ from django.db.models.sql import InsertQuery
 
 from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
-from django_counters.fields.base import BaseCounterField
 from django_counters.projections.event import BoundOptions, Event, Tags, Who, event_of
 from django_counters.read import actors
 from django_counters.read.actors import Actor
@@ -322,7 +321,7 @@ class CounterValue(SavedRaw, Counting, Loaded):
     database, joins the caller's transaction, and leaves the new value on the instance.
     """
 
-    def __new__(cls, value: int, field: BaseCounterField, instance: models.Model) -> CounterValue:
+    def __new__(cls, value: int, field: Any, instance: models.Model) -> CounterValue:
         number = super().__new__(cls, value)
         number._field = field
         number._instance = instance
@@ -332,7 +331,7 @@ class CounterValue(SavedRaw, Counting, Loaded):
 class NotLoaded(Counting, NoNumber):
     """What ``post.views`` is in async code where it was deferred: it counts, but is no number."""
 
-    def __init__(self, field: BaseCounterField, instance: models.Model) -> None:
+    def __init__(self, field: Any, instance: models.Model) -> None:
         super().__init__(f"{field.model._meta.label}.{field.name}:{instance.pk}")
         self._field = field
         self._instance = instance

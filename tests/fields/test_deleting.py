@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from django_counters.contrib import holds
 from django_counters.contrib.holds import upkeep
-from django_counters.fields import CounterField, deleting
+from django_counters.fields import CounterField, receivers
 from django_counters.models import SlottedCounter
 from tests.testapp.models import (
     BonusTrack,
@@ -60,11 +60,11 @@ def test_many_records_need_one_statement_a_field() -> None:
     slots = [q for q in captured if SlottedCounter._meta.db_table in q["sql"]]
     assert len(slots) == 2
     assert waiting() == [(str(kept.pk), "plays"), (str(kept.pk), "stars")]
-    assert not deleting._leaving
+    assert not receivers._leaving
 
 
 def test_very_many_records_need_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deleting, "_IDS", 2)
+    monkeypatch.setattr(receivers, "_IDS", 2)
     songs(5)
     Song.objects.all().delete()
     assert waiting() == []

@@ -12,7 +12,7 @@ from django_counters.contrib.holds.options import OPTIONS, can_hold
 from django_counters.features import Drift, Feature, Job, Leftover
 
 if TYPE_CHECKING:
-    from django_counters.fields.base import BaseCounterField
+    from django_counters.fields.columns import BaseCounterField
 
 _FOLDER = __name__.rpartition(".")[0]
 
