@@ -72,19 +72,19 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 36_824,
+    "lines of code": 36_745,
     "tables of a plain project": 23,
-    "modules that it loads to count": 192,
-    "their lines of code": 17_215,
+    "modules that it loads to count": 189,
+    "their lines of code": 17_184,
     "files of an increment": 9,
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 53,
-    "lines of imports": 4_940,
+    "lines of imports": 4_868,
     "classes of one name": 0,
-    "modules of one name in the core": 27,
+    "modules of one name in the core": 23,
     "files of less than 60 lines": 50,
-    "private functions used once": 378,
+    "private functions used once": 377,
 }
 # Names that Django wants, capabilities, and the SQL of each database.
 REPEATED = re.compile(r"(.*/)?(__init__|models|checks)\.py$|contrib/|stores/sql/dialects/")
