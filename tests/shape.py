@@ -72,15 +72,15 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 36_745,
+    "lines of code": 36_724,
     "tables of a plain project": 23,
-    "modules that it loads to count": 189,
-    "their lines of code": 17_184,
+    "modules that it loads to count": 188,
+    "their lines of code": 17_179,
     "files of an increment": 9,
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 53,
-    "lines of imports": 4_868,
+    "lines of imports": 4_853,
     "classes of one name": 0,
     "modules of one name in the core": 23,
     "files of less than 60 lines": 50,

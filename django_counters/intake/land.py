@@ -60,8 +60,7 @@ from django_counters.types import Batch, Cell, Delta, counter_of, merged
 from django_counters.types import Sums as CellSums
 from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
-from django_counters.upkeep.places import columns
-from django_counters.upkeep.renames import present_name
+from django_counters.upkeep.places import columns, present_name
 from django_counters.values import Unknown
 from django_counters.write.once import Call, once
 

@@ -21,7 +21,7 @@ from django_counters.tables import CounterCell, CounterMeasure
 from django_counters.tables.measured import OfPeriod
 from django_counters.tables.standing import COUNTERS
 from django_counters.tables.total import TotalField
-from django_counters.upkeep.renames import present_name
+from django_counters.upkeep.places import present_name
 
 
 def declared_measures(using: str) -> Iterator[Measure]:

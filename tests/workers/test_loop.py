@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from django_counters.management.looping import until_asked_to_end
+from django_counters.management.work import until_asked_to_end
 from example_project.bootstrap.children import Child
 from tests.stores.redis.counting import eventually
 from tests.workers.running import PATIENCE, Crew, check, counting, landed, waits

@@ -13,7 +13,7 @@ from django_counters.features import Done, Drift
 from django_counters.stores.sql.batches import record
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterIncident
-from django_counters.upkeep.renames import present_name
+from django_counters.upkeep.places import present_name
 from django_counters.write.change import Ref
 from django_counters.write.records import ref_of
 

@@ -19,7 +19,7 @@ from django_counters.contrib.streams.consuming import Consumed, Consumer, backen
 from django_counters.contrib.streams.declared import Stream, streams
 from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignature
 from django_counters.exceptions import OutcomeUnknown, ReadOnlyDatabase
-from django_counters.management.looping import seconds, until_asked_to_end
+from django_counters.management.work import seconds, until_asked_to_end
 from django_counters.stores.redis.commands import ServerRefused
 
 HELP = gettext_lazy("count the messages of a stream")

@@ -7,6 +7,7 @@ import logging
 import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -27,10 +28,11 @@ from django_counters import jobs
 from django_counters.adjustments import command as adjustments
 from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
-from django_counters.features import Done, Job, absent, features
+from django_counters.features import Done, Finding, Job, Verdict, absent, features
 from django_counters.intake.flush import flush
-from django_counters.management import examining, work
-from django_counters.management.looping import Wait, seconds, until_asked_to_end
+from django_counters.management import work
+from django_counters.management.work import Wait, seconds, until_asked_to_end
+from django_counters.metrics.doctor import examine, verdict
 from django_counters.upkeep.forgetting import forget_actor
 from django_counters.upkeep.ledger import rebase
 
@@ -60,6 +62,9 @@ _EXPLAINED = (
 )
 # The database is away for a moment; a loop goes on when it is back.
 _PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
+# The findings that explain a verdict come first.
+_FIRST = (Verdict.ACT, Verdict.WARN, Verdict.OK)
+_NEEDS = {Verdict.ACT: "to act on", Verdict.WARN: "to know of"}
 # Seconds between two lines of progress in a log.
 _EVERY = 10.0
 
@@ -113,7 +118,15 @@ class Command(BaseCommand):
             "--dry-run", action="store_true", help=_("say what there is, no more")
         )
         adjustments.add_arguments(sub["adjust"])
-        examining.add_arguments(sub["doctor"])
+        sub["doctor"].add_argument(
+            "--all",
+            action="store_true",
+            dest="shows_all",
+            help=_("also list what is as it should be"),
+        )
+        sub["doctor"].add_argument(
+            "--fail", action="store_true", help=_("end with 1 where something has to be done")
+        )
         for name, module in _modules().items():
             module.add_arguments(subs.add_parser(name, help=module.HELP, parents=[_common()]))
         missing = ((app, name) for app, feature in absent().items() for name in feature.commands)
@@ -302,8 +315,36 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(results, default=str))
         return list(problems), errors
 
-    def _doctor(self, using: str, **options: Any) -> None:
-        examining.run(self.stdout, using, **options)
+    def _doctor(self, using: str, *, shows_all: bool, fail: bool, as_json: bool, **_: Any) -> None:
+        """Print the verdict and its reasons, or all findings as JSON."""
+        findings = sorted(examine(using), key=lambda one: _FIRST.index(one.verdict))
+        first = _headline(findings)
+        shown = [one for one in findings if shows_all or one.verdict is not Verdict.OK]
+        text = "\n".join((first, *map(_line, shown)))
+        self._print(as_json, [asdict(one) for one in findings], text)
+        if fail and verdict(findings) is Verdict.ACT:
+            raise CommandError(first)
+
+
+def _headline(findings: list[Finding]) -> str:
+    """The verdict, and how many findings it is based on."""
+    worst = verdict(findings)
+    if worst is Verdict.OK:
+        return worst
+    number = sum(one.verdict is worst for one in findings)
+    of_them = f"{number} finding" if number == 1 else f"{number} findings"
+    return f"{worst}: {of_them} {_NEEDS[worst]}"
+
+
+def _line(finding: Finding) -> str:
+    pending = ""
+    if finding.rows and finding.lag is None:
+        pending = f"{finding.rows} rows of {finding.counters} counters wait"
+    elif finding.rows:
+        kept = f"up to {finding.counters} counters in {finding.rows} generations"
+        pending = f"{kept} wait, for {finding.lag:.0f} s at most"
+    parts = (finding.verdict, finding.subject, finding.strategy, pending, finding.action)
+    return " · ".join(filter(None, parts))
 
 
 def _known_job(name: str, known: Mapping[str, Job]) -> str:
