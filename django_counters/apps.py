@@ -66,12 +66,12 @@ def import_first() -> None:
 
 def _needs_redis() -> bool:
     """Whether a strategy is declared, rightly or not, that counts outside of the database."""
-    from django_counters.conf import STRATEGIES
+    from django_counters.conf import declared_strategy
 
     found = [options.get("STRATEGY") for options in written_namespaces()]
     fields = (field for model in apps.get_models() for field in model._meta.local_fields)
     found += [getattr(field, "strategy", None) for field in fields]
-    return any(one.can.outside and one.name in found for one in STRATEGIES)
+    return any(one.can.outside for one in map(declared_strategy, found) if one)
 
 
 def keep_what_others_need(

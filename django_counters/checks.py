@@ -15,7 +15,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 
 from django_counters.access import ACTIONS
-from django_counters.conf import own_options, policies, problems
+from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import Feature, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
@@ -114,8 +114,12 @@ def check_names(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """E065: names that several apps declare, or an app and this package."""
+    if not installed():
+        # Options of strategies are asked for, which imports all of them.
+        return []
     owners = {("option", name): ["django_counters"] for name in own_options()}
     owners |= {("action of the API", name): ["django_counters"] for name in ACTIONS}
+    owners |= {("strategy", name): ["django_counters"] for name in STRATEGIES}
     for app, feature in installed().items():
         for declared in sorted(_names_of(feature)):
             owners.setdefault(declared, []).append(app)
@@ -138,6 +142,7 @@ def _names_of(feature: Feature) -> set[tuple[str, str]]:
     names |= {("metric", tally.name) for tally in feature.tallies}
     names |= {("metric", gauge.name) for gauge in feature.gauges()}
     names |= {("action of the API", name) for name in feature.actions}
+    names |= {("strategy", name) for name in feature.strategies}
     names |= {("sub-command", name) for name in feature.commands}
     names |= {("outlet", name) for name in feature.outlets()}
     if feature.rest and apps.is_installed("rest_framework"):

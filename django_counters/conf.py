@@ -5,10 +5,12 @@ Strategies and projections declare their options beside themselves, and are list
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
+
+from django.utils.module_loading import import_string
 
 from django_counters.access import (
     AUDITED,
@@ -30,18 +32,21 @@ from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
-from django_counters.strategies import cached, exact, ledger, sharded, slotted
+from django_counters.strategies import exact
 from django_counters.strategies.base import Intake
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
-# A new strategy or projection is one file, and its name in one of these lines.
-STRATEGIES: tuple[Declaration, ...] = (
-    exact.EXACT,
-    sharded.DECLARED,
-    slotted.DECLARED,
-    ledger.DECLARED,
-    cached.DECLARED,
+# The declaration of each strategy of this package. It is imported when a setting or a field names
+# the strategy, or when an error lists all of them.
+STRATEGIES: Mapping[str, str] = MappingProxyType(
+    {
+        "exact": "django_counters.strategies.exact.EXACT",
+        "sharded": "django_counters.strategies.sharded.DECLARED",
+        "slotted": "django_counters.strategies.slotted.DECLARED",
+        "ledger": "django_counters.strategies.ledger.DECLARED",
+        "cached": "django_counters.strategies.cached.DECLARED",
+    }
 )
 _OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP, OCCURRENCES)
 DEFAULT = "default"
@@ -156,17 +161,56 @@ class SettingProblem:
 
 def own_options() -> set[str]:
     """Return the names of all options of this package, in capitals."""
+    declared = map(_imported, STRATEGIES.values())
     of_strategies = (
-        option for one in STRATEGIES for option in (*(one.namespaces or ()), *(one.fields or ()))
+        option for one in declared for option in (*(one.namespaces or ()), *(one.fields or ()))
     )
     projected = (option for one in _OWN for option in one.options)
     known = (*COMMON, *of_strategies, *projected, *_OF_NAMESPACES)
     return {option.name.upper() for option in known}
 
 
+def _imported(path: str) -> Declaration:
+    declaration: Declaration = import_string(path)
+    return declaration
+
+
+def _paths() -> dict[str, str]:
+    of_apps = {name: path for one in features() for name, path in one.strategies.items()}
+    return {**of_apps, **STRATEGIES}
+
+
+def declarations() -> list[Declaration]:
+    """Import and return all strategies: our own, and those of other apps."""
+    return [_imported(path) for path in _paths().values()]
+
+
 def strategies() -> dict[str, Declaration]:
-    """The strategies of named counters."""
-    return {one.name: one for one in STRATEGIES if one.namespaces is not None}
+    """Import and return the strategies of named counters."""
+    return {one.name: one for one in declarations() if one.namespaces is not None}
+
+
+def field_strategies() -> dict[str, Declaration]:
+    """Import and return the strategies of fields."""
+    return {one.name: one for one in declarations() if one.fields is not None}
+
+
+def declared_strategy(name: object) -> Declaration | None:
+    """Return the strategy of a name, for namespaces or fields; None if there is none."""
+    path = _paths().get(name) if isinstance(name, str) else None
+    return _imported(path) if path else None
+
+
+def namespace_strategy(name: object) -> Declaration | None:
+    """Return the strategy of named counters with a name; None if there is none."""
+    found = declared_strategy(name)
+    return found if found and found.namespaces is not None else None
+
+
+def field_strategy(name: object) -> Declaration | None:
+    """Return the strategy of fields with a name; None if there is none."""
+    found = declared_strategy(name)
+    return found if found and found.fields is not None else None
 
 
 def projections() -> tuple[Projection, ...]:
@@ -174,14 +218,10 @@ def projections() -> tuple[Projection, ...]:
     return (*_OWN, *(one for each in features() for one in each.options))
 
 
-def field_strategies() -> dict[str, Declaration]:
-    """The strategies of fields."""
-    return {one.name: one for one in STRATEGIES if one.fields is not None}
-
-
-def namespace_options() -> tuple[Option, ...]:
-    """What may stand beside ``STRATEGY``."""
-    own = [option for one in strategies().values() for option in one.namespaces or ()]
+def namespace_options(of: Collection[Declaration] | None = None) -> tuple[Option, ...]:
+    """Return the options beside ``STRATEGY``: those of all strategies, or of some."""
+    asked = strategies().values() if of is None else of
+    own = [option for one in asked for option in one.namespaces or ()]
     capital = {option.name: option for option in own if option.name.isupper()}
     return (*COMMON, *capital.values(), *_projected(), *_OF_NAMESPACES, *_added())
 
@@ -197,12 +237,19 @@ def owners() -> dict[str, str]:
     return {option.name: one.name for option, one in found if option.name.isupper()}
 
 
-def field_options(strategy: str = "") -> dict[str, Option]:
-    """The options of a field beside ``COMMON``; its own strategy decides on shared names."""
-    own_last = sorted(field_strategies().values(), key=lambda one: one.name == strategy)
-    own = [option for one in own_last for option in one.fields or ()]
-    projected = [option for one in projections() for option in one.options]
-    return {option.name: option for option in (*own, *projected)}
+def field_options(strategy: str, names: Collection[str] | None = None) -> dict[str, Option]:
+    """Return the options of a field beside ``COMMON``; its own strategy decides on shared names.
+
+    Other strategies are imported only if ``names`` has more than its own; None: all are asked for.
+    """
+    declared = field_strategy(strategy)
+    own = [*((declared and declared.fields) or ())]
+    own += [option for one in projections() for option in one.options]
+    known = {option.name: option for option in own}
+    if names is not None and known.keys() >= set(names):
+        return known
+    others = [option for one in field_strategies().values() for option in one.fields or ()]
+    return {**{option.name: option for option in others}, **known}
 
 
 def _projected() -> list[Option]:
@@ -227,7 +274,8 @@ def policies(setting: object) -> Mapping[str, Policy]:
 
 
 def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
-    strategy = strategies()[declared.get("STRATEGY", "exact")]
+    strategy = namespace_strategy(declared.get("STRATEGY", "exact"))
+    assert strategy is not None
     own = (*(strategy.namespaces or ()), *_projected(), *_added())
     options = {option.key: _value(declared, option) for option in own}
     # The first that isn't None: an app's own may be falsy.
@@ -331,16 +379,20 @@ def absent_option(name: str, *, of_field: bool = False) -> str:
 
 
 def _option_problems(where: str, declared: Mapping[Any, Any]) -> Iterator[SettingProblem]:
-    known = tuple(option.name for option in namespace_options())
-    for name in declared:
-        if name not in known:
-            yield _unknown_option(where, name, known)
-    strategy = declared.get("STRATEGY", "exact")
-    if strategy in tuple(strategies()):
-        yield from _strategy_problems(where, strategies()[strategy], declared)
+    name = declared.get("STRATEGY", "exact")
+    strategy = namespace_strategy(name)
+    own = namespace_options([strategy] if strategy else [])
+    # Others are imported only if one of them may have the option.
+    if not declared.keys() <= {option.name for option in own}:
+        known = tuple(option.name for option in namespace_options())
+        for option in declared:
+            if option not in known:
+                yield _unknown_option(where, option, known)
+    if strategy:
+        yield from _strategy_problems(where, strategy, declared)
     else:
-        guess = other_strategy(strategy, strategies())
-        yield SettingProblem("E004", f"{where} has an unknown strategy {strategy!r}.{guess}")
+        guess = other_strategy(name, strategies())
+        yield SettingProblem("E004", f"{where} has an unknown strategy {name!r}.{guess}")
     for code, message in _value_problems(declared):
         yield SettingProblem(code, f"{where}: {message}")
 
@@ -371,7 +423,7 @@ def conflicts(
 
 
 def unheld(
-    strategy: Declaration, bounds: Bounds, offered: Mapping[str, Declaration]
+    strategy: Declaration, bounds: Bounds, offered: Callable[[], Mapping[str, Declaration]]
 ) -> Iterator[str]:
     """Yield which bounds a strategy does not hold, and which of those that are offered do."""
     for name, bound, held in (
@@ -379,7 +431,7 @@ def unheld(
         ("ceiling", bounds.ceiling, strategy.can.ceilings),
     ):
         if bound is not None and not held:
-            others = [other for other, one in offered.items() if getattr(one.can, f"{name}s")]
+            others = [other for other, one in offered().items() if getattr(one.can, f"{name}s")]
             yield f"{strategy.name} cannot hold a {name}, {' and '.join(others)} can."
 
 
@@ -414,7 +466,7 @@ def _strategy_problems(
             yield SettingProblem("E019" if option.name.isupper() else "E008", f"{where}: {message}")
     name = strategy.name
     bounds = _bounds(declared)
-    for message in unheld(strategy, bounds, strategies()):
+    for message in unheld(strategy, bounds, strategies):
         yield SettingProblem("E009", f"{where}: {message}")
     given = _given(declared)
     for code, message in conflicts(strategy, bounds, {**declared.get("OPTIONS", {}), **given}):
@@ -435,6 +487,8 @@ def _foreign_options(
         if option not in small:
             guess = did_you_mean(option, small)
             yield SettingProblem("E008", f"{where}: {name} has no option {option!r}.{guess}")
+    if declared.keys() <= {option.name for option in namespace_options([strategy])}:
+        return
     for option, owner in owners().items():
         if option in declared and option not in own:
             yield SettingProblem(
@@ -444,7 +498,7 @@ def _foreign_options(
 
 def other_strategy(word: object, known: Mapping[str, Declaration]) -> str:
     """A half sentence that leads from what is no strategy there to one that is."""
-    for one in STRATEGIES:
+    for one in declarations():
         if str(word).lower() in one.guesses:
             return f" {one.guesses[str(word).lower()]}"
     return did_you_mean(word, tuple(known))

@@ -314,6 +314,10 @@ class Feature:
         """
         return {}
 
+    #: Strategies by name, each the dotted path of a `strategies.declaring.Declaration`. It is
+    #: imported when a setting or a field names the strategy.
+    strategies: Mapping[str, str] = MappingProxyType({})
+
     # The write path.
 
     def imported_first(self) -> Sequence[str]:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
-from django_counters.conf import field_strategies, strategies
+from django.utils.functional import lazy
+from django.utils.text import format_lazy
 
-_NAMED = ", ".join(f'"{name}"' for name in strategies())
-_OF_FIELDS = ", ".join(f'"{name}"' for name in field_strategies())
+from django_counters import conf
+from django_counters.strategies.declaring import Declaration
+
+
+def _names(strategies: Callable[[], Mapping[str, Declaration]]) -> str:
+    return ", ".join(f'"{name}"' for name in strategies())
+
+
+# Strategies are imported when a hint is shown.
+_listed = lazy(_names, str)
 _OPTION = "Write the option as the message says. Remove it where the strategy has none."
 # By the id of the check. The documentation says more under the same ids.
-HINTS: Mapping[str, str] = MappingProxyType(
+HINTS: Mapping[str, Any] = MappingProxyType(
     {
         "E001": 'Write a dictionary of options for each namespace: {"stock": {"FLOOR": 0}}.',
         "E002": 'Name what stands before the first ":" of keys, without white space and ":". '
         'Undeclared namespaces have the policy of "default".',
         "E003": "Write options in capital letters, and those of one strategy within OPTIONS.",
-        "E004": f'STRATEGY is one of {_NAMED}; without it, "exact".',
+        "E004": format_lazy(
+            'STRATEGY is one of {}; without it, "exact".', _listed(conf.strategies)
+        ),
         "E005": "A bound is an integer of 64 bits or None, and FLOOR is not above CEILING.",
         "E006": "Keep counters in PostgreSQL, MySQL or MariaDB, or in SQLite for development. "
         "If this database is to hold none, say so in allow_migrate of a router.",
@@ -25,7 +37,9 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "E008": _OPTION,
         "E009": "Remove the bound, or make the namespace exact: elsewhere no writer knows the "
         "value that the others leave.",
-        "E010": f"The strategy of a field is one of {_OF_FIELDS}.",
+        "E010": format_lazy(
+            "The strategy of a field is one of {}.", _listed(conf.field_strategies)
+        ),
         "E011": "A bound is an integer of 64 bits or None, and floor is not above ceiling.",
         "E012": "Remove null=True. The migration sets rows that are NULL to 0.",
         "E013": "Remove primary_key=True, and let another field be the primary key.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from inspect import getattr_static
+from inspect import getattr_static, signature
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from django.apps import apps
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 # What migrations do not name where it is like this. Those of strategies and projections come to it.
 _COMMON = {option.key: option.default for option in conf.COMMON}
+_OF_DJANGO = signature(models.Field.__init__).parameters.keys()
 
 
 class BaseCounterField(TotalField):
@@ -73,7 +74,8 @@ class BaseCounterField(TotalField):
         self.strategy = strategy
         self.approve_above = approve_above
         # What strategies and projections declare for fields, as far as it was given.
-        self.options = {name: kwargs.pop(name) for name in conf.field_options() if name in kwargs}
+        known = conf.field_options(strategy, kwargs.keys() - _OF_DJANGO)
+        self.options = {name: kwargs.pop(name) for name in known if name in kwargs}
         self.bounds = Bounds(floor, value_ceiling(self.options.get("ceiling")))
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
@@ -123,13 +125,13 @@ class BaseCounterField(TotalField):
 
     @property
     def non_db_attrs(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (*super().non_db_attrs, *_COMMON, *conf.field_options())
+        return (*super().non_db_attrs, *_COMMON, *conf.field_options(self.strategy, self.options))
 
     def deconstruct(self) -> tuple[str, str, Any, dict[str, Any]]:
         name, path, args, kwargs = super().deconstruct()
         # Migrations name the package, not the file in it.
         path = path.replace("django_counters.fields.columns", "django_counters.fields")
-        options = conf.field_options(self.strategy).values()
+        options = conf.field_options(self.strategy, self.options).values()
         defaults = {**_COMMON, **{option.name: option.default for option in options}}
         common = {"strategy": self.strategy, "approve_above": self.approve_above}
         declared = {**common, "floor": self.bounds.floor, **self.options}
@@ -263,7 +265,7 @@ class BaseCounterField(TotalField):
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe of this field's strategy."""
-        declared = conf.field_strategies().get(self.strategy)
+        declared = conf.field_strategy(self.strategy)
         # A check tells of a strategy that there is not.
         recipe = declared.recipe(self.options, of_field=True) if declared else conf.EXACT
         return in_effect(recipe)
@@ -349,7 +351,7 @@ def _projections(field: BaseCounterField) -> Iterator[tuple[str, str]]:
         if named and counts and not can_be_slotted(field.model):
             problem = f"{named} needs an integer, UUID or text as primary key."
             yield projection.in_fields, problem
-    declared = conf.field_strategies().get(field.strategy)
+    declared = conf.field_strategy(field.strategy)
     if declared is not None:
         yield from conf.conflicts(declared, field.bounds, field.options, of_field=True)
     if field.measure and field.measure.counts_actors:
@@ -365,17 +367,17 @@ def _start(field: BaseCounterField) -> Iterator[tuple[str, str]]:
 
 
 def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
-    if field.strategy not in tuple(conf.field_strategies()):
+    if not conf.field_strategy(field.strategy):
         guess = conf.other_strategy(field.strategy, conf.field_strategies())
         yield "E010", f"The strategy {field.strategy!r} is unknown.{guess}"
     else:
-        offered = conf.field_strategies()
-        for message in conf.unheld(field.recipe.declaration, field.bounds, offered):
+        strategy = field.recipe.declaration
+        for message in conf.unheld(strategy, field.bounds, conf.field_strategies):
             yield "E016", message
     if not field.recipe.can.in_place and not can_be_slotted(field.model):
         yield "E018", f"{field.strategy} needs an integer, UUID or text as primary key."
     for name, given in field.options.items():
-        option = conf.field_options(field.strategy)[name]
+        option = conf.field_options(field.strategy, field.options)[name]
         for problem in option.problems(given):
             yield option.code or "E020", problem
         if given != option.default and (owners := _others_with(name, field.strategy)):
@@ -384,9 +386,11 @@ def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
 
 def _others_with(name: str, strategy: str) -> list[str]:
     """The strategies that have an option, where this one has not."""
+    if name in conf.field_options(strategy, ()):
+        return []
     known = conf.field_strategies()
     owners = [one for one in known if name in {option.name for option in known[one].fields or ()}]
-    return [] if strategy in owners or strategy not in known else owners
+    return owners if strategy in known else []
 
 
 def _bounds(field: BaseCounterField) -> Iterator[tuple[str, str]]:

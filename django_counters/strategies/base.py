@@ -12,6 +12,14 @@ from django_counters.stores.base import PendingField, PendingParts, ReadsStore
 from django_counters.types import Batch, Claim, Delta, OnceResult, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown
 
+# How many counters one round trip to Redis adds to, if they aren't needed of one moment: 1,000 took
+# 59 ms, and a round trip should take 50 at most.
+AT_ONCE = 200
+
+
+class Claimed(Exception):
+    """A token was used before its counters were in the ledger, so it is known elsewhere."""
+
 
 class Strategy(Protocol):
     """Decides where pending increments wait, and so how a value is put together.

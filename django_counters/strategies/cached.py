@@ -42,9 +42,8 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.strategies import exact, ledger
 from django_counters.strategies.asking import PAUSES, Asking, CachedParts
-from django_counters.strategies.base import Heard, Outside, Strategy
+from django_counters.strategies.base import AT_ONCE, Claimed, Heard, Outside, Strategy
 from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
-from django_counters.strategies.ledger import Claimed
 from django_counters.strategies.steps import Pause, Steps, arun, run
 from django_counters.tokens import refuse_beyond
 from django_counters.types import (
@@ -127,9 +126,6 @@ VALUE = "value"  # the word for changes that return their new value
 Unsent = Callable[[Mapping[str, int], Exception, str], None]
 # How many counters are asked for in one round trip: a script keeps the server from other work.
 _PAGE = 2000
-# How many counters one round trip adds to, where they are not needed of one moment: 1,000 took
-# 59 ms, and Redis is given 50.
-AT_ONCE = 200
 # How many fields with actors one round trip takes away.
 _SETS = 100
 

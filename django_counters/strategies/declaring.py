@@ -17,17 +17,19 @@ MAX_AGE = 5.0
 
 
 class Capabilities(NamedTuple):
-    """The capabilities of a strategy. Ask for it, not for the name: the next strategy may do it,
-    too.
+    """The capabilities of a strategy. Ask for them, not for its name.
 
-    in_place: a change is part of the total at once; nothing is pending. floors, ceilings: it keeps
-    one; where increments are pending, the one that is declared. joins: a change is part of the
-    caller's transaction.
-    outside: pending increments are in a Redis, so a value is not in the database alone. cached: it
-    offers values that may be old (``consistency="cached"``). shards, slots: pending increments are
-    in rows of this kind. entries: each change is kept, with its time. ranks: one row for each
-    counter and period slows it down no more than its total does. once: it is a `CountsOnce`.
-    raises: it is a `Raises`.
+    Attributes:
+        in_place: a change is part of the total at once; nothing is pending.
+        floors, ceilings: it keeps one. If increments are pending, it is the declared one.
+        joins: a change is part of the caller's transaction.
+        outside: pending increments are in Redis, so a value isn't in the database alone.
+        cached: it offers values that may be old (``consistency="cached"``).
+        shards, slots: pending increments are in rows of this kind.
+        entries: each change is kept, with its time.
+        ranks: one row for each counter and period slows it down no more than its total does.
+        once: it is a `CountsOnce`.
+        raises: it is a `Raises`.
     """
 
     in_place: bool = False
@@ -65,12 +67,12 @@ class Declaration:
     """All that the settings, the fields, the checks and the reference know of a strategy.
 
     Attributes:
-        made: its class, which has its name and says what it is.
+        made: its class. It has the name of the strategy, and its docstring describes it.
         can: its capabilities.
         build: makes one from a table, a database, the shared parts, and its options as arguments.
-        namespaces: its options in ``COUNTERS``; None: it is not for named counters.
-        fields: its options as arguments of a field; None: it is not for fields.
-        guesses: what to say to those who write a word that is no strategy there.
+        namespaces: its options in ``COUNTERS``; None: named counters can't use it.
+        fields: its options as arguments of a field; None: fields can't use it.
+        guesses: half sentences that lead to this strategy from words that aren't strategies.
     """
 
     made: type[Strategy]

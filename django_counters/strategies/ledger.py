@@ -11,17 +11,13 @@ from django_counters.exceptions import UnsupportedBounds
 from django_counters.options import Option, is_integer
 from django_counters.stores.base import DeltasStore, Outcome
 from django_counters.stores.sql.dialects import Table
-from django_counters.strategies.base import Strategy, Summed
+from django_counters.strategies.base import Claimed, Strategy, Summed
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import Batch, Delta, Reading
 from django_counters.values import Appended
 
 # Days. Tokens are accepted for two of them, and a partition holds one.
 LEAST_RETENTION = 4
-
-
-class Claimed(Exception):
-    """A token was used before its counters were in the ledger, so it is known elsewhere."""
 
 
 class Ledger(Summed):

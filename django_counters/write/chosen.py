@@ -17,8 +17,7 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.chosen import Column, SqlHeld, add_at_once
 from django_counters.stores.sql.session import Session
-from django_counters.strategies.base import Strategy
-from django_counters.strategies.cached import AT_ONCE
+from django_counters.strategies.base import AT_ONCE, Strategy
 from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
 from django_counters.tables.standing import SLOTS

@@ -24,9 +24,8 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.base import Claimed, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
-from django_counters.strategies.ledger import Claimed
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token
 from django_counters.types import (

@@ -122,7 +122,7 @@ def fields_rows() -> Iterator[Row]:
     """The arguments of a field."""
     for option in conf.COMMON:
         yield _row(option._replace(name=option.key))
-    for option in conf.field_options().values():
+    for option in conf.field_options("exact").values():
         yield _row(option)
 
 
@@ -169,7 +169,7 @@ def _all_explained(rows: Collection[object], known: Collection[object]) -> None:
 
 def strategies_rows() -> Iterator[Row]:
     """The strategies of this version."""
-    for one in conf.STRATEGIES:
+    for one in conf.declarations():
         users = ["named counters"] * (one.namespaces is not None)
         users += ["fields"] * (one.fields is not None)
         bounds = ["floor"] * one.can.floors + ["ceiling"] * one.can.ceilings
@@ -253,7 +253,7 @@ def _declared() -> Iterator[Row]:
         yield from ((code, OF_SETTING, text) for text in _wrong(option))
     limit = conf.COMMON[-1]
     yield from (("E024", OF_FIELDS, text) for text in _wrong(limit._replace(name=limit.key)))
-    for option in conf.field_options().values():
+    for option in conf.field_options("exact").values():
         yield from ((option.code or "E020", OF_FIELDS, text) for text in _wrong(option))
     for one in conf.projections():
         tree = ast.parse(Path(inspect.getfile(one.problems)).read_text(encoding="utf-8"))

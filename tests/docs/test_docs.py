@@ -43,7 +43,7 @@ def test_each_check_has_a_heading_and_a_hint_that_needs_no_page() -> None:
     added += [one.hints() for one in own]
     hints = {code: hint for one in (HINTS, *added) for code, hint in one.items()}
     assert sorted(hints) == sorted(codes)
-    assert not re.search(r"\.html|\.md|documentation|reference", " ".join(hints.values()))
+    assert not re.search(r"\.html|\.md|documentation|reference", " ".join(map(str, hints.values())))
 
 
 def test_there_is_advice_for_each_error_and_for_no_other() -> None:

@@ -59,6 +59,7 @@ class Moods(Feature):
         ),
         Option("QUEUED", False, "True or False", "It waits.", lambda one: one in (0, 1)),
     )
+    strategies = MappingProxyType({"twice": "tests.extension.twice.TWICE"})
     section = "tests.extension.admin.MoodSection"
     #: What may land, and which databases belong to others.
     lands: Hashable = "today"

@@ -180,6 +180,7 @@ def second(name: str = "shop.second", **declared: Any) -> Any:
         ({"options": Moods.options}, "option: 'MOOD'"),
         ({"namespace_options": Moods.namespace_options}, "option: 'SHARED'"),
         ({"actions": Moods.actions}, "action of the API: 'cheer'"),
+        ({"strategies": Moods.strategies}, "strategy: 'twice'"),
         ({"commands": Moods.commands}, "sub-command: 'mood'"),
         ({"outlets": Moods.outlets}, "outlet: 'diary'"),
         ({"tallies": Moods.tallies}, "metric: 'moods_cheered_total'"),
@@ -219,6 +220,7 @@ def test_only_names_of_routes_are_compared_also_of_included_ones(
         {"namespace_options": (Option("MAX_AGE", None, "", ""),)},
         {"namespace_options": (Option("HISTORY", None, "", ""),)},
         {"actions": {"increment": "shop.increment"}},
+        {"strategies": {"cached": "shop.CACHED"}},
     ],
 )
 def test_so_is_this_package(declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.registry import slots_of
 from django_counters.stores.redis.keys import slot_of
-from django_counters.strategies.cached import AT_ONCE
+from django_counters.strategies.base import AT_ONCE
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.fields.test_cached import FIELDS, column

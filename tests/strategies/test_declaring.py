@@ -1,11 +1,12 @@
-"""A strategy, or a projection, is one declaration and its name in a list."""
+"""A strategy, or a projection, is one declaration and its name in a list or a feature."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.checks import run_checks
@@ -20,44 +21,13 @@ from django_counters.models import Counter
 from django_counters.options import Option, is_integer
 from django_counters.projections.base import Projection
 from django_counters.registry import registry
-from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies.base import Strategy
-from django_counters.strategies.declaring import Capabilities, Declaration, Recipe, Shared
-from django_counters.strategies.exact import Exact
+from django_counters.strategies.declaring import Recipe
 from django_counters.testing import override_counters
-from django_counters.types import Batch
+from tests.extension.twice import TWICE
+from tests.shape import ROOT, plain_project
 from tests.testapp.models import Post
 
 pytestmark = pytest.mark.django_db
-
-
-class Twice(Exact):
-    """Counts each change as often as it is told to."""
-
-    name: ClassVar[str] = "twice"
-
-    def __init__(self, totals: SqlTotals, times: int) -> None:
-        super().__init__(totals)
-        self._times = times
-
-    def apply(self, batch: Batch) -> Mapping[Hashable, int]:
-        deltas = tuple(delta._replace(by=delta.by * self._times) for delta in batch.deltas)
-        return super().apply(batch._replace(deltas=deltas))
-
-
-def build(table: Any, using: str, shared: Shared, *, times: int) -> Strategy:
-    return Twice(SqlTotals(table, using), times)
-
-
-TIMES = Option("times", 2, "an integer from 2 on", "How often.", lambda value: is_integer(value, 2))
-TWICE = Declaration(
-    Twice,
-    Capabilities(in_place=True),
-    build,
-    namespaces=(TIMES,),
-    fields=(TIMES,),
-    guesses={"double": "Nearly: it is 'twice'."},
-)
 
 
 def why_no_crowd(crowd: object, **_: object) -> Iterator[str]:
@@ -77,11 +47,16 @@ CROWD = Projection(
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The lines that a new strategy and a new projection need."""
-    monkeypatch.setattr(conf, "STRATEGIES", (*conf.STRATEGIES, TWICE))
+    """The line that a new projection needs."""
     monkeypatch.setattr(conf, "_OWN", (*conf._OWN, CROWD))
     yield
     registry.forget_strategies()
+
+
+def test_a_plain_project_imports_no_strategy_that_it_does_not_name() -> None:
+    loaded = [Path(file).relative_to(ROOT).as_posix() for file in plain_project().files]
+    assert "django_counters/strategies/exact.py" in loaded
+    assert [file for file in loaded if "cached" in file] == []
 
 
 def named(**options: Any) -> override_counters:
@@ -171,5 +146,5 @@ def test_editors_know_the_arguments_of_fields() -> None:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__"
     ]
     common = {option.key for option in conf.COMMON}
-    declared = {name for name in conf.field_options() if name not in TOYS}
+    declared = {name for name in conf.field_options("exact") if name not in TOYS}
     assert {argument.arg for argument in shown.args.kwonlyargs} == common | declared

@@ -70,14 +70,15 @@ def buffering_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
 
 
 def _strategy_problems(declared: Mapping[Any, Any]) -> Iterator[str]:
-    from django_counters.conf import projections, strategies
+    from django_counters.conf import namespace_strategy, projections
 
-    known, name = strategies(), declared.get("STRATEGY", "exact")
-    if name not in tuple(known):
+    name = declared.get("STRATEGY", "exact")
+    strategy = namespace_strategy(name)
+    if strategy is None:
         return
-    if known[name].can.entries:
+    if strategy.can.entries:
         yield f"BUFFER merges changes, and {name} keeps each of them."
-    if known[name].can.outside:
+    if strategy.can.outside:
         yield (
             f"BUFFER cannot stand in front of {name}: Redis merges its changes already. "
             "Remove BUFFER, or set STRATEGY to 'exact' or 'sharded'."
