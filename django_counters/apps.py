@@ -57,7 +57,7 @@ def import_first() -> None:
     if find_spec("redis") and _needs_redis():
         names += ["django_counters.stores.redis.aclient", "django_counters.stores.redis.pending"]
     if apps.is_installed("rest_framework"):
-        names += ["django_counters.rest.checks", "django_counters.rest.serializers"]
+        names += ["django_counters.rest.ready", "django_counters.rest.ready"]
         charges()
     for name in names:
         # By their names: most need an extra.

@@ -72,7 +72,7 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 36_724,
+    "lines of code": 36_680,
     "tables of a plain project": 23,
     "modules that it loads to count": 188,
     "their lines of code": 17_179,
@@ -80,10 +80,10 @@ MOST = {
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 53,
-    "lines of imports": 4_853,
+    "lines of imports": 4_813,
     "classes of one name": 0,
     "modules of one name in the core": 23,
-    "files of less than 60 lines": 50,
+    "files of less than 60 lines": 48,
     "private functions used once": 377,
 }
 # Names that Django wants, capabilities, and the SQL of each database.

@@ -21,8 +21,8 @@ from django_counters.checks import check_setting
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
 from django_counters.registry import registry
-from django_counters.rest import expose, exposed
-from django_counters.rest.exposed import exposed_as
+from django_counters.rest import expose, targets
+from django_counters.rest.targets import exposed_as
 from tests.testapp.models import Account, Post, Song
 
 ORIGINS = ["https://example.org"]
@@ -142,15 +142,15 @@ def test_each_mistake_is_told() -> None:
 class TestExpose:
     @pytest.fixture(autouse=True)
     def _nothing_exposed(self) -> Iterator[None]:
-        before = dict(exposed._exposed)
-        exposed._exposed.clear()
+        before = dict(targets._exposed)
+        targets._exposed.clear()
         yield
-        exposed._exposed.clear()
-        exposed._exposed.update(before)
+        targets._exposed.clear()
+        targets._exposed.update(before)
 
     def test_what_is_exposed_has_a_name(self) -> None:
         expose(Post, "views", "likes", read="anyone", increment="authenticated", max_delta=5)
-        assert sorted(exposed._exposed) == ["testapp.Post.likes", "testapp.Post.views"]
+        assert sorted(targets._exposed) == ["testapp.Post.likes", "testapp.Post.views"]
         found = exposed_as("testapp.Post.likes")
         assert found is not None
         assert found.access == Access("anyone", "authenticated", max_delta=5)

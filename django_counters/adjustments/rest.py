@@ -30,17 +30,25 @@ from django_counters.rest.bodies import (
     ChangeAnswer,
     Described,
     PageQuery,
+    Text,
+    Value,
+    WholeNumber,
+    Word,
     described,
     once,
     queried,
 )
-from django_counters.rest.exposed import Exposed, exposed_as, labels_of
-from django_counters.rest.listing import HEADERS, no_cursor, text_of, url_after
 from django_counters.rest.permissions import MayAdjust, MayApprove
 from django_counters.rest.problems import ApiError
-from django_counters.rest.targets import Target, access_to, targets_of
-from django_counters.rest.values import Text, Value, WholeNumber, Word
-from django_counters.rest.views import change_body
+from django_counters.rest.targets import (
+    Exposed,
+    Target,
+    access_to,
+    exposed_as,
+    labels_of,
+    targets_of,
+)
+from django_counters.rest.views import HEADERS, change_body, no_cursor, text_of, url_after
 from django_counters.types import key_range, namespace_of, why_no_key
 from django_counters.values import result_of
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from django_counters.rest.exposed import expose
+from django_counters.rest.targets import expose
 
 __all__ = ["expose"]

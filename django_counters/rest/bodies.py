@@ -1,39 +1,263 @@
-"""The bodies of requests and answers. drf-spectacular makes the schema of them."""
+"""Bodies of requests and answers, their fields and parser, and the schema of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from drf_spectacular.extensions import OpenApiSerializerExtension, OpenApiSerializerFieldExtension
 from drf_spectacular.utils import (
     OpenApiExample,
     OpenApiParameter,
     extend_schema,
+    extend_schema_field,
     extend_schema_view,
 )
 from rest_framework import serializers
+from rest_framework.exceptions import ParseError, UnsupportedMediaType
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 
 from django_counters.calendar import PERIODS
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.read.top import MOST_BEFORE
 from django_counters.rest.actors import WHO_LENGTH
-from django_counters.rest.problems import CONTENT_TYPE
-from django_counters.rest.values import (
-    Amount,
-    Digits,
-    Moment,
-    Several,
-    Tags,
-    Text,
-    Value,
-    WholeNumber,
-    Word,
-)
+from django_counters.rest.problems import CONTENT_TYPE, ApiError, TooLarge
 from django_counters.tokens import TOKEN_LENGTH
-from django_counters.types import KEY_LENGTH
+from django_counters.types import INT8, KEY_LENGTH
+
+# Fields. They convert nothing: a value has the right type, or is refused.
+
+_LOW, _HIGH = INT8
+_INT8 = {"type": "integer", "format": "int64", "minimum": _LOW, "maximum": _HIGH}
+
+
+@extend_schema_field(_INT8)
+class WholeNumber(serializers.Field[int, Any, int, Any]):
+    """An integer of 64 bits, written as one: no text, no ``3.0``, no ``true``."""
+
+    default_error_messages = {
+        "invalid": "A whole number is needed.",
+        "range": "It does not fit into 64 bits.",
+    }
+
+    def to_internal_value(self, data: Any) -> int:
+        if type(data) is not int:
+            self.fail("invalid")
+        if not _LOW <= data <= _HIGH:
+            self.fail("range")
+        return data
+
+    def to_representation(self, value: int) -> int:
+        return value
+
+
+@extend_schema_field({"type": "integer"})
+class Value(WholeNumber):
+    """A value of a counter. The sum of a ledger or of shards may be more than 64 bits."""
+
+
+@extend_schema_field({**_INT8, "minimum": 1})
+class Amount(WholeNumber):
+    """The amount of a change: one or more."""
+
+    default_error_messages = {"least": "It is at least 1."}
+
+    def to_internal_value(self, data: Any) -> int:
+        amount = super().to_internal_value(data)
+        if amount < 1:
+            self.fail("least")
+        return amount
+
+
+class Text(serializers.CharField):
+    """A text, and no other value that Django could convert to one."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Digits(serializers.IntegerField):
+    """A number in an address: digits, and nothing that Django could convert to them."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if not (isinstance(data, str) and data.isascii() and data.isdecimal()):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Word(serializers.ChoiceField):
+    """One of a few words."""
+
+
+class Several(serializers.ListField):
+    """A list. If it is too long, its items are not validated: the errors would be as long."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        if isinstance(data, list):
+            self.run_validators(data)
+        found: list[Any] = super().to_internal_value(data)
+        return found
+
+
+@extend_schema_field({"type": "string", "format": "date-time"})
+class Moment(serializers.DateTimeField):
+    """ISO 8601 with an offset: without one, the moment is not known."""
+
+    default_error_messages = {
+        "naive": "An offset is needed, as in 2026-03-01T12:00:00Z or 2026-03-01T13:00:00+01:00."
+    }
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(input_formats=["iso-8601"], **options)
+
+    def enforce_timezone(self, value: datetime) -> datetime:
+        if value.tzinfo is None:
+            self.fail("naive")
+        try:
+            return value.astimezone(UTC)
+        except OverflowError:
+            self.fail("overflow")
+
+
+_TAG_VALUE = {"oneOf": [{"type": "string", "maxLength": TAG_LENGTH, "nullable": True}, _INT8]}
+
+
+class TagValue(serializers.Field[Any, Any, Any, Any]):
+    """A text, or an integer, which is counted as its text; null for no value."""
+
+    default_error_messages = {
+        "invalid": "A text or a whole number is needed.",
+        "long": f"It has more than {TAG_LENGTH} characters.",
+    }
+
+    def to_internal_value(self, data: Any) -> str | int:
+        if type(data) not in (str, int):
+            self.fail("invalid")
+        if isinstance(data, str) and len(data) > TAG_LENGTH:
+            self.fail("long")
+        if isinstance(data, int) and not _LOW <= data <= _HIGH:
+            self.fail("invalid")
+        return data  # type: ignore[no-any-return]
+
+
+@extend_schema_field(
+    {"type": "object", "maxProperties": MOST_TAGS, "additionalProperties": _TAG_VALUE}
+)
+class Tags(serializers.DictField):
+    """Values by the names of tags. If there are too many, the values are not validated."""
+
+    default_error_messages = {
+        "many": f"There are at most {MOST_TAGS} tags.",
+        "name": f"The name of a tag has at most {TAG_LENGTH} characters.",
+    }
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(child=TagValue(allow_null=True), **options)
+
+    def to_internal_value(self, data: Any) -> dict[str, str | int | None]:
+        if isinstance(data, dict):
+            if len(data) > MOST_TAGS:
+                self.fail("many")
+            if any(len(name) > TAG_LENGTH for name in data):
+                self.fail("name")
+        found: dict[str, str | int | None] = super().to_internal_value(data)
+        return found
+
+
+# The parser: JSON of a limited size without duplicate names.
+
+# Bytes. 500 keys of 200 characters need most of it.
+LARGEST = 512 * 1024
+
+
+class StrictJSONParser(BaseParser):
+    """Parses JSON as RFC 8259 has it. Refuses duplicate names, whose meaning is unclear."""
+
+    media_type = "application/json"
+
+    def parse(
+        self,
+        stream: IO[Any],
+        media_type: str | None = None,  # noqa: ARG002
+        parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002
+    ) -> Any:
+        """The body.
+
+        Raises:
+            TooLarge: it has more than half a megabyte.
+            ParseError: it is not JSON.
+        """
+        body = stream.read(LARGEST + 1)
+        if len(body) > LARGEST:
+            raise TooLarge(LARGEST)
+        try:
+            found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
+            if b"\\u" in body:
+                # An escape may be half a character, which can neither be kept nor be answered.
+                json.dumps(found, ensure_ascii=False).encode()
+            return found
+        except (ValueError, RecursionError) as error:
+            raise ParseError(f"The body is no JSON: {error}") from None
+
+
+def check_carried(request: Request) -> None:
+    """Refuse a body that REST framework would ignore: an ignored body is a count of one.
+
+    Raises:
+        Refused: it has no length.
+        UnsupportedMediaType: it is not JSON, or compressed.
+    """
+    meta = request.META  # faster than ``headers``, which are built for each request
+    encoding = meta.get("HTTP_CONTENT_ENCODING", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaType(encoding, "The body is to be sent as it is, not compressed.")
+    length = meta.get("CONTENT_LENGTH")
+    if not length and meta.get("HTTP_TRANSFER_ENCODING"):
+        raise ApiError(411, "length-required", "Say how long the body is, in Content-Length.")
+    parser = OnlyJSON().select_parser(request, request.parsers or ())
+    if length not in (None, "", "0") and parser is None:
+        raise UnsupportedMediaType(str(request.content_type))
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+class OnlyJSON(BaseContentNegotiation):
+    """Answers in JSON, whatever the client accepts."""
+
+    def select_parser(self, request: Request, parsers: Iterable[Any]) -> Any:
+        """The parser for the type of the body, if there is one."""
+        given = (request.content_type or "").partition(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == given), None)
+
+    def select_renderer(
+        self,
+        request: Request,  # noqa: ARG002
+        renderers: Any,
+        format_suffix: str | None = None,  # noqa: ARG002
+    ) -> tuple[BaseRenderer, str]:
+        """The first renderer."""
+        return renderers[0], renderers[0].media_type
+
+
+# Bodies and parameters.
 
 _View = TypeVar("_View", bound=type[Any])
 MOST_ITEMS = 500
@@ -44,8 +268,6 @@ MOST_RANKED = 100
 MOST_LISTED = 500
 # Of 200 characters with four bytes each, in base64.
 CURSOR_LENGTH = 1067
-
-# Bodies and parameters.
 
 
 class Described(serializers.Serializer[Any]):

@@ -36,9 +36,9 @@ from django_counters.rest.bodies import (
     described,
     queried,
 )
-from django_counters.rest.listing import HEADERS
 from django_counters.rest.permissions import MayReadHistory
 from django_counters.rest.targets import NamedTarget
+from django_counters.rest.views import HEADERS
 
 _WHERE = "where."
 # Of points times splits, in an answer.

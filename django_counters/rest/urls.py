@@ -12,10 +12,16 @@ from django_counters.adjustments.rest import (
     RequestView,
 )
 from django_counters.features import rest_modules
-from django_counters.rest.bulk import IncrementManyView, ReadManyView
-from django_counters.rest.listing import ListView
 from django_counters.rest.series import HistoryView, SeriesView, TopView, UniqueView
-from django_counters.rest.views import DecrementView, ExactView, IncrementView, ReadView
+from django_counters.rest.views import (
+    DecrementView,
+    ExactView,
+    IncrementManyView,
+    IncrementView,
+    ListView,
+    ReadManyView,
+    ReadView,
+)
 
 app_name = "counters"
 

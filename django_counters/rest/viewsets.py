@@ -22,10 +22,9 @@ from django_counters.fields import counter_fields
 from django_counters.rest import bodies
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import NO_SUCH, answer_once
-from django_counters.rest.exposed import Exposed
-from django_counters.rest.parsing import OnlyJSON, StrictJSONParser, check_carried
+from django_counters.rest.bodies import OnlyJSON, StrictJSONParser, check_carried
 from django_counters.rest.problems import ApiError, answer
-from django_counters.rest.targets import OfRecord, told
+from django_counters.rest.targets import Exposed, OfRecord, told
 from django_counters.rest.views import change_body
 from django_counters.strategies.declaring import MAX_AGE
 

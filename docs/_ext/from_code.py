@@ -38,7 +38,7 @@ SUBJECTS = {
     "problems.py": OF_FIELDS,
     "facts.py": "the Redis of cached counters",
     "limit.py": "settings",
-    "rest/checks.py": "view sets",
+    "rest/ready.py": "view sets",
     "streams/declared.py": "settings",
 }
 LEVELS = {"E": "error", "W": "warning"}

@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import clear_url_caches
 
 from django_counters.models import AdjustmentRequest
-from django_counters.rest import exposed
+from django_counters.rest import targets
 from example_project import urls as example
 from example_project.blog import models as blog
 from tests.docs.curl import Shell
@@ -47,7 +47,7 @@ def site(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The project that the page makes."""
     monkeypatch.setitem(sys.modules, "blog", ModuleType("blog"))
     monkeypatch.setitem(sys.modules, "blog.models", blog)
-    monkeypatch.setattr(exposed, "_exposed", {})
+    monkeypatch.setattr(targets, "_exposed", {})
     settings.ALLOWED_HOSTS = ["127.0.0.1"]
     declared: dict[str, Any] = {"INSTALLED_APPS": []}
     exec(written("settings.py"), declared)
@@ -94,7 +94,7 @@ def test_every_line_of_curl_is_answered_as_the_page_says() -> None:
 
 @pytest.mark.usefixtures("people")
 def test_the_lines_for_the_example_work_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposed, "_exposed", {})
+    monkeypatch.setattr(targets, "_exposed", {})
     example.count_for(OF_THE_EXAMPLE)
     shell, answers = Shell(Client()), []
     for command, _ in commands(of_the_example=True):

@@ -10,7 +10,7 @@ from django.test import modify_settings
 
 from django_counters.conf import problems
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.rest.exposed import expose
+from django_counters.rest.targets import expose
 from django_counters.testing import override_counters
 from tests.extension.apps import Moods
 from tests.extension.models import Party

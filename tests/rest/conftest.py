@@ -12,7 +12,7 @@ from django.db import connections
 from rest_framework.test import APIClient
 
 from django_counters.registry import registry
-from django_counters.rest import expose, exposed
+from django_counters.rest import expose, targets
 from django_counters.testing import override_counters
 from tests.testapp.models import Article, Post, Song
 
@@ -77,7 +77,7 @@ As = Callable[..., Client]
 @pytest.fixture(autouse=True)
 def isolated() -> Iterator[None]:
     """What a test exposes, and what it lets exist, is forgotten."""
-    with patch.dict(exposed._exposed, clear=True):
+    with patch.dict(targets._exposed, clear=True):
         _forget_admitted()
         yield
     _forget_admitted()

@@ -53,7 +53,7 @@ def _open_fields() -> None:
 
 def _listen_to_death(folder: Path) -> None:
     """Kill this process before or after a request with a key counts, if a file says so: once."""
-    from django_counters.rest.idempotency import IdempotentRequest
+    from django_counters.rest.base import IdempotentRequest
 
     original = IdempotentRequest.do
 

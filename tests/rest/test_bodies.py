@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from django_counters.models import Counter
-from django_counters.rest.parsing import LARGEST
+from django_counters.rest.bodies import LARGEST
 from django_counters.testing import assert_counts
 from tests.rest.conftest import API, API_TESTS, Client, problem
 

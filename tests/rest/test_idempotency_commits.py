@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from django.db import connection
 
-from django_counters.rest import idempotency
+from django_counters.rest import base
 from tests.rest.asking import (
     BESIDE,
     WITHIN,
@@ -46,7 +46,7 @@ def network(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     name = quote(f"{server.host}/.s.PGSQL.{server.port}")
     at_home = server.host.startswith("/")
     # Whoever is at work stays so, however long a busy server takes.
-    monkeypatch.setattr(idempotency, "_LEASE", timedelta(hours=1))
+    monkeypatch.setattr(base, "_LEASE", timedelta(hours=1))
     proxy = Proxy(f"unix://{name}" if at_home else f"tcp://{server.host}:{server.port}")
     connection.close()
     given: dict[str, Any] = connection.settings_dict

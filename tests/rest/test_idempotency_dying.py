@@ -14,7 +14,7 @@ from django.db import connection, connections
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.intake.flush import flush
 from django_counters.models import CounterToken
-from django_counters.rest import idempotency, targets
+from django_counters.rest import base, targets
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.testing import override_counters
@@ -48,7 +48,7 @@ class Death(BaseException):
 
 
 def before_it_is_kept(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
-    original = idempotency.IdempotentRequest.do
+    original = base.IdempotentRequest.do
 
     def do(self: Any, work: Dying) -> Any:
         def then(token: Any) -> Any:
@@ -58,13 +58,13 @@ def before_it_is_kept(patch: pytest.MonkeyPatch, happens: Callable[[], None]) ->
 
         return original(self, then)
 
-    patch.setattr(idempotency.IdempotentRequest, "do", do)
+    patch.setattr(base.IdempotentRequest, "do", do)
 
 
 def before_it_is_counted(patch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> None:
-    original = idempotency.IdempotentRequest.do
+    original = base.IdempotentRequest.do
     patch.setattr(
-        idempotency.IdempotentRequest, "do", lambda self, work: original(self, lambda _: happens())
+        base.IdempotentRequest, "do", lambda self, work: original(self, lambda _: happens())
     )
 
 

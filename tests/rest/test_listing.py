@@ -16,8 +16,8 @@ from rest_framework.views import APIView
 
 from django_counters.intake.flush import flush
 from django_counters.models import Counter
-from django_counters.rest.listing import ListView
 from django_counters.rest.targets import Target
+from django_counters.rest.views import ListView
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.limits.test_throttling import throttle

@@ -20,13 +20,22 @@ from django_counters.contrib.holds.models import NAME_LENGTH
 from django_counters.contrib.holds.options import MOST_MINUTES
 from django_counters.principal import principal_of
 from django_counters.rest.actors import actor_in
-from django_counters.rest.base import CounterView, iso
-from django_counters.rest.bodies import KEY, Body, Described, described, once
-from django_counters.rest.idempotency import key_of
+from django_counters.rest.base import CounterView, iso, key_of
+from django_counters.rest.bodies import (
+    KEY,
+    Amount,
+    Body,
+    Described,
+    Text,
+    Value,
+    WholeNumber,
+    Word,
+    described,
+    once,
+)
 from django_counters.rest.permissions import CounterPermission, MayDecrement
 from django_counters.rest.problems import ProblemKind
 from django_counters.rest.targets import Target
-from django_counters.rest.values import Amount, Text, Value, WholeNumber, Word
 from django_counters.tokens import TOKEN_LENGTH, Token
 
 PROBLEMS: Mapping[type[Exception], ProblemKind] = {

@@ -1,4 +1,4 @@
-"""The system check of view sets that count. The app imports it when it is ready."""
+"""What REST framework gets when the app is ready: the serializer field of counters, and a check."""
 
 from __future__ import annotations
 
@@ -8,13 +8,51 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import Error, Tags, register
 from django.urls import URLPattern, URLResolver, get_resolver
+from rest_framework import serializers
 
 from django_counters.fields import counter_fields
 from django_counters.hints import HINTS
+from django_counters.tables.total import TotalField
+
+# Serializer fields.
+
+# Of 64 bits there are 19.
+_DIGITS = 19
+_SHOWN = ("label", "help_text", "style", "source")
+
+
+class CounterSerializerField(serializers.IntegerField):
+    """A read-only counter: ``save()`` would not write the number that a client sent."""
+
+    def __new__(cls, **kwargs: Any) -> Any:
+        """Make the field of decimals if the model's field has decimal places."""
+        if kwargs.get("decimal_places"):
+            return DecimalCounterSerializerField(**kwargs)
+        return super().__new__(cls, **kwargs)
+
+    def __init__(self, **kwargs: Any) -> None:
+        # The other options are about input.
+        given = {name: kwargs[name] for name in _SHOWN if name in kwargs}
+        super().__init__(**given, read_only=True)
+
+
+class DecimalCounterSerializerField(serializers.DecimalField):
+    """A read-only counter with decimal places: a text, as other decimals are."""
+
+    def __init__(self, *, decimal_places: int, **kwargs: Any) -> None:
+        given = {name: kwargs[name] for name in _SHOWN if name in kwargs}
+        super().__init__(_DIGITS, decimal_places, **given, read_only=True)
+
+
+_MAPPING: Any = serializers.ModelSerializer.serializer_field_mapping
+_MAPPING[TotalField] = CounterSerializerField
+
+
+# The check of view sets.
 
 
 @register(Tags.urls)
-def check_view_sets(app_configs: Any = None, **kwargs: Any) -> list[Error]:
+def check_view_sets(**_: Any) -> list[Error]:
     """E047: view sets in the URLs that cannot count."""
     if not getattr(settings, "ROOT_URLCONF", None):
         return []
