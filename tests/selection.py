@@ -104,6 +104,7 @@ TABLE = {
     "test_selection.py": Row(NOWHERE, "reads this table"),
     "test_spread_model.py": Row(SQL, "as strategies"),
     "test_unstable.py": Row(NOWHERE, "how pytest runs them"),
+    "together": Row(SQL, "what several capabilities do at once, down to its SQL"),
     "upkeep": Row(
         ("dialect", "mariadb", "server"), "partitions, triggers, rollups and flushes in SQL"
     ),

@@ -19,7 +19,6 @@ from django_counters.exceptions import InvalidDelta, TokenConflict
 from django_counters.models import (
     Counter,
     CounterActor,
-    CounterCell,
     CounterIncident,
     CounterShard,
     SlottedCounter,
@@ -131,16 +130,6 @@ def test_the_token_comes_first(likes: Likes) -> None:
     assert (likes.value(), likes.rows()) == (1, 1)
     with pytest.raises(TokenConflict):
         likes.increment(who="eve", token=token)
-
-
-@pytest.mark.parametrize("kind", ["named claps", "named waves", "note claps", "note waves"])
-def test_cells_are_those_of_what_counted(kind: str) -> None:
-    likes = made(kind)
-    for who in "ann", "bob", "ann", "eve":
-        likes.increment(who=who)
-    for who in "bob", "bob":
-        likes.decrement(who=who)
-    assert sum(CounterCell.objects.values_list("value", flat=True)) == 2 == likes.value()
 
 
 def test_listeners_hear_of_what_counted() -> None:
@@ -271,21 +260,6 @@ def test_one_statement(kind: str) -> None:
         told = [one["sql"] for one in queries if "countermeasure" not in one["sql"]]
         # A statement that changes a column cannot be part of one that adds to cells.
         assert len(told) == 1 or kind == "note claps"
-
-
-@pytest.mark.parametrize("strategy", ["exact", "sharded"])
-def test_distinct_actors_beside_it(strategy: str) -> None:
-    """Who has liked on a day stays in the set of that day, also where it is taken back."""
-    options = {"STRATEGY": strategy, "ONCE": True, "PER": ["day"], "UNIQUE": ["day"]}
-    with override_counters(**{**ONCE, "both": options}):
-        for who in "ann", "ann", "bob":
-            Counter.objects.increment("both:page", who=who)
-        Counter.objects.decrement("both:page", who="ann")
-        series = Counter.objects.series("both:page").per("day").last(1)
-        assert series.unique() == 2
-        assert series.total() == Counter.objects.value("both:page") == 1
-        assert Counter.objects.toggle("both:page", "eve").has
-        assert verify().drifts == []
 
 
 def test_where_increments_wait_elsewhere() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -33,7 +32,6 @@ from django_counters.tokens import mint, moment_of
 from django_counters.write.change import named
 from tests.adjustments.adjustables import (
     COMMITS,
-    NAMED,
     WHO,
     Adjustable,
     assert_sound,
@@ -111,32 +109,6 @@ class TestPreview:
         assert (seen.needs_approval, seen.after) == (True, 11)
         assert preview(named("c:a"), by=-1, allow_below_floor=True).refusal is None
         assert not Counter.objects.exists()
-
-
-class TestEarlierStrategies:
-    @COMMITS
-    @pytest.mark.usefixtures("cached")
-    @pytest.mark.parametrize(
-        ("before", "now"), list(permutations(["exact", "sharded", "ledger", "cached"], 2))
-    )
-    def test_what_waits_from_before_is_part_of_the_value(self, before: str, now: str) -> None:
-        earlier, counter = Adjustable(NAMED[before]), Adjustable(NAMED[now])
-        with earlier.declared():
-            earlier.increment(5)
-            assert parts(earlier.adjust(by=2)) == (5, 7, 2)
-            if before == "cached":
-                # As it has to be, before it is something else.
-                flush()
-        with counter.declared():
-            counter.increment(3)
-            assert parts(counter.adjust(to=100)) == (10, 100, 90)
-            upkeep()
-            counter.increment(1)
-            assert counter.value() == 101
-            found = Counter.objects.explain(counter.key)
-            parts_of_it = found.total + found.shards + found.tail + (found.redis or 0)
-            assert found.value == parts_of_it == 101
-        assert_sound()
 
 
 @COMMITS

@@ -298,18 +298,6 @@ def test_signals_tell_of_what_is_taken_and_of_what_comes_back(stock: Stock) -> N
     assert told == [-4, -1, 1, -5, 3]
 
 
-def test_periods_have_what_is_taken_and_what_comes_back() -> None:
-    seats = of_key("seats:hall")
-    seats.increment(10)
-    seats.hold(4).release()
-    seats.hold(5).commit(quantity=2)
-    seats.hold(1)
-    pass_time()
-    expire_holds()
-    (day,) = Counter.objects.history("seats:hall", "day", since=clock.now() - timedelta(minutes=1))
-    assert (seats.value(), day.change) == (8, 8)
-
-
 def test_verify_tells_of_what_nobody_gives_back(stock: Stock) -> None:
     stock.hold(4)
     assert verify().drifts == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
@@ -22,13 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from django_counters import CeilingExceeded, CounterField, InsufficientCount, QuotaExceeded, clock
 from django_counters.calendar import period_of
 from django_counters.checks import check_setting
-from django_counters.contrib import holds
-from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.models import (
     Counter,
-    CounterAdjustment,
     CounterCell,
     CounterDelta,
     CounterMeasure,
@@ -37,7 +34,6 @@ from django_counters.models import (
 )
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests import machines
@@ -354,67 +350,6 @@ def test_a_ceiling_of_one_call_holds_beside_it() -> None:
         Counter.objects.increment(KEY, 5, ceiling=4)
     assert not isinstance(caught.value, QuotaExceeded)
     assert used() == 0
-
-
-def test_an_adjustment_keeps_to_it() -> None:
-    Counter.objects.increment(KEY, 35)
-    with pytest.raises(QuotaExceeded) as caught:
-        Counter.objects.adjust(KEY, by=6, reason="counted by hand", actor="boss")
-    assert caught.value.available == 5
-    assert not CounterAdjustment.objects.exists()
-    Counter.objects.adjust(KEY, by=5, reason="counted by hand", actor="boss")
-    assert (Counter.objects.value(KEY), used(period="day")) == (40, 40)
-
-
-def test_a_period_that_begins_during_an_adjustment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It keeps to the quota of the period in which it counts."""
-    march, april = (datetime(2026, month, 10, tzinfo=UTC) for month in (3, 4))
-    monkeypatch.setattr(clock, "utc", lambda: april)
-    Counter.objects.increment(KEY, 40)
-    correct = SqlCorrections.correct
-
-    def next_month(corrections: SqlCorrections, changes: Mapping[Any, int]) -> None:
-        monkeypatch.setattr(clock, "utc", lambda: april)
-        correct(corrections, changes)
-
-    monkeypatch.setattr(SqlCorrections, "correct", next_month)
-    monkeypatch.setattr(clock, "utc", lambda: march)
-    with pytest.raises(QuotaExceeded):
-        Counter.objects.adjust(KEY, by=5, reason="counted by hand", actor="boss")
-    assert not CounterAdjustment.objects.exists()
-    assert Counter.objects.value(KEY) == used() == 40
-
-
-def test_a_case_adjusts_those_that_have_room() -> None:
-    Counter.objects.increment(KEY, 35)
-    report = Counter.objects.adjust_many(
-        by={KEY: 6, "calls:b": 6}, reason="counted by hand", actor="boss", case="recount"
-    )
-    assert list(report.refused) == [KEY]
-    assert Counter.objects.values_of([KEY, "calls:b"]) == {KEY: 35, "calls:b": 6}
-
-
-def test_a_counter_with_a_quota_cannot_be_held() -> None:
-    """It may come back in another period: there it would be counted, and here it would be room."""
-    Counter.objects.increment(KEY, 40)
-    with pytest.raises(UnsupportedHold, match="it has a quota"):
-        holds.hold(KEY, 5)
-    with pytest.raises(UnsupportedHold):
-        holds.hold(Member.objects.create().requests, 1)
-    assert not CounterHold.objects.exists()
-
-
-def test_what_was_held_before_the_quota_always_comes_back() -> None:
-    with override_counters(calls={"PER": ["day"], "TAGS": {"model": 2}}):
-        Counter.objects.increment(KEY, 50)
-        first, second, third = (holds.hold(KEY, 5) for _ in range(3))
-    Counter.objects.increment(KEY, 5)
-    assert first.release()
-    assert Counter.objects.value(KEY) == used(period="day") == 45
-    row = holds.release(second.token, reason="the customer is gone", actor="boss")
-    assert row.after == used(period="day") == 50
-    assert third.commit(quantity=2).state == "committed"
-    assert Counter.objects.value(KEY) == used(period="day") == 53
 
 
 def test_a_strategy_that_was_changed() -> None:

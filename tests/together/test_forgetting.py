@@ -1,10 +1,9 @@
-"""What belongs to a counter: all of it goes with it, and a correction leaves past periods alone."""
+"""What belongs to a counter goes with it when it is forgotten or its record is deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,65 +11,20 @@ from django.apps import apps
 from django.db import connections
 from django.db.models import Sum
 
-from django_counters import QuotaExceeded, clock
 from django_counters.contrib import holds
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.models import Counter, CounterCell, CounterOccurrence, CounterSample
 from django_counters.testing import override_counters
 from django_counters.upkeep.recording import record_history
 from django_counters.write.belongings import BELONGINGS, Fate
-from tests.adjustments.adjustables import NAMED, assert_sound, upkeep
-from tests.testapp.models import Member, Product, Site, Tune
+from tests.adjustments.adjustables import assert_sound, upkeep
+from tests.testapp.models import Product
+from tests.together.counting import KEY, count, declared, rows_of
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("cached"),
 ]
-KEY = "c:page"
-WHO: dict[str, Any] = {"reason": "a correction", "actor": "ops"}
-MEASURED = {
-    "PER": ["day"],
-    "TAGS": {"country": 3},
-    "UNIQUE": ["day"],
-    "OCCURRENCES": ["day"],
-}
-
-
-@pytest.fixture(autouse=True)
-def _no_period_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = clock.utc()
-    monkeypatch.setattr(clock, "utc", lambda: now)
-
-
-def declared(strategy: str) -> dict[str, Any]:
-    ranked = {"TOP": ["day"]} if strategy in ("exact", "cached") else {}
-    return {**(NAMED[strategy].declared or {}), **MEASURED, **ranked}
-
-
-@pytest.fixture(params=NAMED)
-def strategy(request: pytest.FixtureRequest) -> Iterator[str]:
-    with override_counters(c=declared(request.param)):
-        yield str(request.param)
-
-
-def days_ago(days: int) -> Any:
-    return clock.utc() - timedelta(days=days)
-
-
-def rows_of(key: str) -> dict[str, int]:
-    """How many rows each table has of a counter, of the tables that have some."""
-    found = {}
-    for model in apps.get_app_config("django_counters").get_models():
-        names = {field.name for field in model._meta.get_fields()}
-        if "key" in names and (number := model._base_manager.filter(key=key).count()):
-            found[model.__name__] = number
-    return found
-
-
-def count(key: str = KEY) -> None:
-    """500 yesterday and 7 today."""
-    Counter.objects.increment(key, 500, at=days_ago(1), tags={"country": "DE"}, who="ann")
-    Counter.objects.increment(key, 7, tags={"country": "DE"}, who="bob")
 
 
 class TestEachTable:
@@ -201,84 +155,3 @@ def test_each_count_goes_with_its_period_or_stays_with_it(strategy: str) -> None
     Counter.objects.forget(KEY)
     upkeep()
     assert (days.aggregate(n=Sum("value"))["n"] or 0) == 0
-
-
-CORRECTIONS: dict[str, Callable[[], object]] = {
-    "reset": lambda: Counter.objects.reset(KEY, **WHO),
-    "to": lambda: Counter.objects.adjust(KEY, to=0, **WHO),
-    "by": lambda: Counter.objects.adjust(KEY, by=-340, **WHO),
-    "forget": lambda: Counter.objects.forget(KEY),
-    "many": lambda: Counter.objects.adjust_many(to={KEY: 0}, case="x", **WHO),
-}
-
-
-class TestQuotas:
-    """After a correction no period admits more than its ceiling."""
-
-    @pytest.fixture(autouse=True)
-    def _declared(self) -> Iterator[None]:
-        with override_counters(c={"CEILING": {"month": 100, "day": 60}}):
-            yield
-
-    def count(self) -> None:
-        for months in (3, 2, 1):
-            for _ in range(2):
-                Counter.objects.increment(KEY, 50, at=days_ago(32 * months + _))
-        Counter.objects.increment(KEY, 40)
-
-    @pytest.mark.parametrize("how", CORRECTIONS)
-    def test_are_not_opened_by_a_correction_of_the_past(self, how: str) -> None:
-        self.count()
-        assert Counter.objects.value(KEY) == 340
-        CORRECTIONS[how]()
-        assert Counter.objects.value(KEY) == 0
-        assert [(one.used, one.available) for one in Counter.objects.quotas(KEY)] == [
-            (0, 60),
-            (0, 100),
-        ]
-        with pytest.raises(QuotaExceeded):
-            Counter.objects.increment(KEY, 61)
-        Counter.objects.increment(KEY, 60)
-
-    def test_a_part_that_the_period_has_is_room_again(self) -> None:
-        self.count()
-        Counter.objects.adjust(KEY, by=-15, **WHO)
-        assert [one.used for one in Counter.objects.quotas(KEY)] == [25, 25]
-
-    def test_of_a_field(self) -> None:
-        member = Member.objects.create()
-        member.requests.increment(10, at=days_ago(40))
-        member.requests.increment(4)
-        member.requests.reset(**WHO)
-        assert [(one.used, one.available) for one in member.requests.quotas()] == [(0, 10)]
-        member.requests.increment(3)
-        Member.objects.adjust_many("requests", to={member.pk: 0}, case="x", **WHO)
-        assert [(one.used, one.available) for one in member.requests.quotas()] == [(0, 10)]
-
-
-@pytest.mark.parametrize("name", ["visits", "downloads"])
-def test_no_day_of_a_record_is_negative_by_a_reset(name: str) -> None:
-    site = Site.objects.create()
-    counter = getattr(site, name)
-    counter.increment(500, at=days_ago(1))
-    counter.increment(7)
-    counter.reset(**WHO)
-    assert [point.value for point in counter.series.per("day").last(2)] == [500, 0]
-
-
-def test_no_rank_is_negative_by_a_reset() -> None:
-    tune = Tune.objects.create()
-    tune.hearts.increment(500, at=days_ago(8))
-    tune.hearts.increment(7)
-    tune.hearts.reset(**WHO)
-    assert Tune.hearts.series.per("day").last(1).top(5) == []
-
-
-def test_no_day_is_negative_by_a_reset(strategy: str) -> None:
-    count()
-    upkeep()
-    Counter.objects.reset(KEY, **WHO)
-    upkeep()
-    series = Counter.objects.series(KEY).per("day").last(2)
-    assert [point.value for point in series] == [500, 0]
-    assert Counter.objects.value(KEY) == 0
