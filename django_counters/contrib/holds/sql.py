@@ -11,8 +11,13 @@ from django.db import connections
 
 from django_counters import clock
 from django_counters.stores.sql.dialects import Table, dialect_of
-from django_counters.stores.sql.dialects.mysql.taking import MADE, ROOM, TEXT, delete_some
-from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
+from django_counters.stores.sql.dialects.mysql.statements import (
+    BY_KEY,
+    MADE,
+    ROOM,
+    TEXT,
+    delete_some,
+)
 from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.session import Session

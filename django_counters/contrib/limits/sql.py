@@ -12,7 +12,7 @@ from django.db import Error, connections
 from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.dialects.mysql.taking import MADE, ROOM, delete_some
+from django_counters.stores.sql.dialects.mysql.statements import MADE, ROOM, delete_some
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.session import Session
 

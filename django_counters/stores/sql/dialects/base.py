@@ -10,16 +10,13 @@ from django.db import InterfaceError, OperationalError
 
 from django_counters.stores.sql.dialects.actors import Actors
 from django_counters.stores.sql.dialects.cells import Cells
-from django_counters.stores.sql.dialects.claims import ClaimSql
-from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.landing import LandingStatements
+from django_counters.stores.sql.dialects.claims import ClaimSql, LandingStatements
 from django_counters.stores.sql.dialects.ledger import LedgerStatements
 from django_counters.stores.sql.dialects.positions import Positions
-from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.spread import SpreadStatements
+from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
 from django_counters.stores.sql.dialects.tables import COUNTER, SAMPLES, Table
-from django_counters.stores.sql.dialects.totals import NamedTotals, Reads, Totals
+from django_counters.stores.sql.dialects.totals import Fold, NamedTotals, Reads, Totals
 
 
 class Samples:

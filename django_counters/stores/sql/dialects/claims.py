@@ -1,12 +1,15 @@
-"""The statements of claims: the same for every table whose rows say that something was done."""
+"""The statements of claims, whose rows say that something was done, and of flushes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django_counters.stores.sql.dialects.landing import BATCHES, SOURCES
+from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Spelling
 from django_counters.stores.sql.dialects.tables import TOKENS
+
+BATCHES = "django_counters_counterbatch"
+SOURCES = "django_counters_countersource"
 
 
 class ClaimTable(NamedTuple):
@@ -137,3 +140,39 @@ class ClaimSql:
     def _typed(self, kind: str) -> str:
         """A parameter of a type."""
         raise NotImplementedError
+
+
+# The transaction of a flush.
+
+
+class LandingStatements:
+    """The statements that bring generations of increments into the totals.
+
+    Attributes:
+        begin: the first statement of the transaction.
+        settings: what holds for this transaction alone, where the database limits time. Parameters:
+            for how many milliseconds a statement waits for a lock, and how many it may take, as
+            texts.
+        together: amounts, and the generations that are there, of one moment. The statement of
+            ``Reads.many`` stands where the braces are. Parameters: those of it, generations.
+            Rows: key, total, pending, NULL, or NULL three times and a generation.
+        settled: whether a statement of this transaction sees what is committed by now, and nothing
+            else, where that can be told.
+        may_ask: whether the caller may execute ``whole``; else ``part`` says what it can. Each has
+            one row of one column.
+        whole: which database this is, where a server has it.
+    """
+
+    # Where transactions keep one snapshot, what another landing has just written is an error.
+    begin = READ_COMMITTED
+    settings: str
+    settled: str
+    may_ask: str
+    whole: str
+    part: str
+
+    def __init__(self, spelling: Spelling) -> None:
+        self.together = (
+            "SELECT r.*, NULL FROM ({}) r UNION ALL SELECT NULL, NULL, NULL, generation "
+            f"FROM {BATCHES} WHERE generation {spelling.among('uuid')}"
+        )

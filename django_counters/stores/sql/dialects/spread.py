@@ -1,4 +1,4 @@
-"""The statements that let increments wait in rows of their own."""
+"""The statements of increments that wait in rows of their own, also with a floor."""
 
 from __future__ import annotations
 
@@ -81,3 +81,68 @@ class SpreadStatements:
         limits = ((low if floor is None else max(low, floor)) - min(by, 0), high - max(by, 0))
         found = (key,) if self._table.value else ()
         return (*address, wanted, by, *found, *address, *limits, *address, wanted, *found)
+
+
+# With a floor.
+
+
+class Rights:
+    """Takes from one row that has enough, and shares among rows what one has too much of.
+
+    No row is below zero, and no total below the floor: so a transaction that takes from one row
+    need not know the others. Where a database has one writer, the sum is looked at instead.
+    """
+
+    def __init__(self, spelling: Spelling, table: Table, spread: SpreadStatements) -> None:
+        self._in = spelling
+        self._table = table
+        self._spread = spread
+
+    @property
+    def take(self) -> str:
+        """Take away, where a row has enough. Parameters: what `arrange` makes.
+
+        Rows: the new value, and the number of the row; a NULL, or no row, where nothing was taken.
+        """
+        return self._spread.add
+
+    def arrange(
+        self, by: int, floor: int, key: Hashable, address: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """The parameters of ``take``; ``by`` is below zero."""
+        return self._spread.arrange(by, None, key, address, floor)
+
+    @cached_property
+    def gather(self) -> str:
+        """Take rows of one counter away, waiting for those that a transaction holds.
+
+        Parameters: address, their largest number. Rows: what each had.
+        """
+        pending = self._table.pending
+        return (
+            f"DELETE FROM {pending.name} WHERE {pending.owned} AND {pending.number} >= 0 "
+            f"AND {pending.value} <= %s RETURNING {pending.value}"
+        )
+
+    @cached_property
+    def share(self) -> str:
+        """Make rows of one counter with the same value, but those that are there already.
+
+        Parameters: address, value, `keys` of numbers. A row for each.
+        """
+        pending = self._table.pending
+        columns = ", ".join((*pending.owner, pending.number, pending.value))
+        marks = ", ".join("%s" for _ in pending.owner)
+        given = self._in.typed("%s", "bigint")
+        # The numbers come last, as the parameters of FROM do.
+        return (
+            f"INSERT INTO {pending.name} ({columns}) SELECT {marks}, u.k, {given} "
+            f"FROM {self._in.each('int')} WHERE true ON CONFLICT DO NOTHING RETURNING 1"
+        )
+
+    @cached_property
+    def tail(self) -> str:
+        """The amount that waits in the ledger for a counter that was there once. Parameters: its
+        key."""
+        asks = self._table.inserts and "ledger" not in self._in.lacks
+        return self._in.tail_of("%s") if asks else ""

@@ -14,21 +14,25 @@ from django.db import Error
 from django_counters.measure import MEMBER, Kind
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.cells import Cells, names
-from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.landing import LandingStatements
+from django_counters.stores.sql.dialects.claims import LandingStatements
 from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
-from django_counters.stores.sql.dialects.mysql.claims import MysqlClaims
-from django_counters.stores.sql.dialects.mysql.fold import MysqlFold
-from django_counters.stores.sql.dialects.mysql.spread import MysqlRights, MysqlSpread
-from django_counters.stores.sql.dialects.mysql.taking import FOUND, ROOM, TEXT, delete_some
-from django_counters.stores.sql.dialects.mysql.totals import totals
-from django_counters.stores.sql.dialects.mysql.waiting import BY_KEY
+from django_counters.stores.sql.dialects.mysql.statements import (
+    BY_KEY,
+    FOUND,
+    ROOM,
+    TEXT,
+    MysqlClaims,
+    MysqlFold,
+    MysqlRights,
+    MysqlSpread,
+    delete_some,
+    totals,
+)
 from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
-from django_counters.stores.sql.dialects.rights import Rights
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
-from django_counters.stores.sql.dialects.spread import SpreadStatements
+from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
 from django_counters.stores.sql.dialects.tables import Table
-from django_counters.stores.sql.dialects.totals import Totals
+from django_counters.stores.sql.dialects.totals import Fold, Totals
 
 #: What the statements need: SKIP LOCKED, JSON_TABLE and collations that compare bytes.
 OLDEST_MYSQL, OLDEST_MARIADB = (8, 0, 19), (10, 6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_counters.stores.sql.dialects.actors import Actors
-from django_counters.stores.sql.dialects.postgresql.totals import Shards, SlotStatements
+from django_counters.stores.sql.dialects.postgresql.statements import Shards, SlotStatements
 from django_counters.stores.sql.dialects.spread import SpreadStatements
 from django_counters.stores.sql.dialects.tables import Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Totals

@@ -6,31 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.fold import Fold
-from django_counters.stores.sql.dialects.landing import BATCHES, LandingStatements
+from django_counters.stores.sql.dialects.claims import BATCHES, LandingStatements
 from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
-from django_counters.stores.sql.dialects.postgresql.claims import PostgresClaims
 from django_counters.stores.sql.dialects.postgresql.functions import (
     BEYOND_QUOTA,
     install,
     refused_function,
 )
 from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
-from django_counters.stores.sql.dialects.postgresql.rights import ShardRights, SlotRights
-from django_counters.stores.sql.dialects.postgresql.totals import (
+from django_counters.stores.sql.dialects.postgresql.statements import (
     FunctionReads,
     FunctionTotals,
     GroupedFold,
+    PostgresClaims,
+    ShardRights,
     Shards,
+    SlotRights,
     SlotStatements,
     address_of,
     chosen,
 )
-from django_counters.stores.sql.dialects.rights import Rights
-from django_counters.stores.sql.dialects.spread import SpreadStatements
+from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
 from django_counters.stores.sql.dialects.tables import HORIZON, Table
-from django_counters.stores.sql.dialects.totals import Reads, Totals
+from django_counters.stores.sql.dialects.totals import Fold, Reads, Totals
 
 # A tenant may have a schema of its own.
 _PLACE = (

@@ -1,4 +1,4 @@
-"""Totals in PostgreSQL: those of named counters change in functions."""
+"""The statements of PostgreSQL that call functions, and those of claims."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
 
-from django_counters.stores.sql.dialects.fold import Fold
+from django_counters.stores.sql.dialects.claims import ClaimSql
+from django_counters.stores.sql.dialects.postgresql.ledger_functions import AHEAD
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.spread import SpreadStatements
-from django_counters.stores.sql.dialects.tables import Table
-from django_counters.stores.sql.dialects.totals import NamedTotals, Reads
+from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
+from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, TOKENS, Table
+from django_counters.stores.sql.dialects.totals import Fold, NamedTotals, Reads
+
+# Totals. Those of named counters change in functions.
 
 
 class FunctionTotals(NamedTotals):
@@ -149,3 +152,74 @@ def chosen(query: str, tables: Sequence[Table]) -> str:
         "SELECT * FROM django_counters_changed UNION ALL "
         f"SELECT {', '.join(['NULL'] * (len(tables) + 1))} FROM django_counters_broken"
     )
+
+
+# Rows with a floor.
+
+
+class ShardRights(Rights):
+    """Takes from shards."""
+
+    @cached_property
+    def take(self) -> str:
+        """Take away."""
+        return f"SELECT v, n FROM django_counters_take(%s, {self._spread.cap}, %s, %s)"
+
+    def arrange(
+        self,
+        by: int,
+        floor: int,
+        key: Hashable,
+        address: tuple[Any, ...],  # noqa: ARG002 - the key says it
+    ) -> tuple[Any, ...]:
+        """The parameters of ``take``."""
+        return (-by, floor, key)
+
+
+class SlotRights(Rights):
+    """Takes from slots."""
+
+    @cached_property
+    def take(self) -> str:
+        """Take away."""
+        table, address = self._table, address_of(self._table)
+        slot = f"django_counters_take_slot(%s, {self._spread.cap}, %s, {address}, {table.value})"
+        value = f"{table.value} + django_counters_slots({address}) + %s"
+        return f"SELECT {value}, {slot} FROM {table.name} WHERE {table.key} = %s"
+
+    def arrange(
+        self, by: int, floor: int, key: Hashable, address: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """The parameters of ``take``."""
+        return (address[0], by, -by, floor, address[0], key)
+
+
+# Claims: the second to insert a name waits for the first one to commit or not.
+
+_WINDOW = f"COALESCE((SELECT token_window FROM {HORIZON} WHERE id = 1), INTERVAL '48 hours')"
+
+
+class PostgresClaims(ClaimSql):
+    """Claims of PostgreSQL."""
+
+    # A statement of its own, so that it sees the entry of a transaction that the claim has waited
+    # for. Whoever appends an entry claims its token first; see `ledger_functions`.
+    take_back = (
+        f"DELETE FROM {TOKENS} WHERE digest = %s::bytea AND EXISTS (SELECT FROM {DELTAS} d "
+        "WHERE d.token = %s::uuid AND d.created_at = %s::timestamptz) RETURNING 1"
+    )
+    try_alone = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
+    now = "CLOCK_TIMESTAMP()"
+    fresh = (
+        f"(token IS NULL OR at > CLOCK_TIMESTAMP() - {_WINDOW} "
+        f"AND at < CLOCK_TIMESTAMP() + {AHEAD})"
+    )
+    holding = " FOR NO KEY UPDATE"
+    among_found = "ctid = ANY(ARRAY({} FOR UPDATE SKIP LOCKED))"
+    row = "ctid"
+
+    def _among(self, kind: str) -> str:
+        return f"= ANY(%s::{kind}[])"
+
+    def _typed(self, kind: str) -> str:
+        return f"%s::{kind}"
