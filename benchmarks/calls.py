@@ -10,7 +10,7 @@ from typing import Any
 
 import django_counters
 from benchmarks import database
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter
 from example_project.bootstrap.services import services
 

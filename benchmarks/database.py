@@ -28,8 +28,8 @@ from django_counters.models import (
     CounterToken,
     SlottedCounter,
 )
+from django_counters.redis.keys import SLOTS
 from django_counters.registry import slots_of
-from django_counters.stores.redis.keys import SLOTS
 
 LEDGER = (CounterDelta, CounterHorizon, CounterToken, CounterPartition, CounterArchive)
 

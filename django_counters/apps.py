@@ -55,7 +55,7 @@ def import_first() -> None:
     if find_spec("psycopg") and any(e.endswith(("postgresql", "postgis")) for e in engines):
         names.append("django_counters.stores.sql.wire")
     if find_spec("redis") and _needs_redis():
-        names += ["django_counters.stores.redis.aclient", "django_counters.stores.redis.pending"]
+        names += ["django_counters.redis.aclient", "django_counters.cached.pending"]
     if apps.is_installed("rest_framework"):
         names += ["django_counters.rest.ready", "django_counters.rest.ready"]
         charges()

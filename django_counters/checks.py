@@ -15,6 +15,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 
 from django_counters.access import ACTIONS
+from django_counters.cached.sources import declared_sources
 from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import Feature, absent, contrib_label, features, installed
@@ -22,7 +23,7 @@ from django_counters.fields import CounterField
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
-from django_counters.stores.redis.addresses import is_other_cache
+from django_counters.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tables.standing import databases
 from django_counters.tenants import SETTING as TENANT
@@ -30,7 +31,6 @@ from django_counters.tenants import makes_cursors, named_callable
 from django_counters.upkeep.actors import once_places
 from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
-from django_counters.upkeep.sources import declared_sources
 
 OLDEST_SQLITE = (3, 35, 0)
 

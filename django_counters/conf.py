@@ -45,7 +45,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         "sharded": "django_counters.strategies.sharded.DECLARED",
         "slotted": "django_counters.strategies.slotted.DECLARED",
         "ledger": "django_counters.strategies.ledger.DECLARED",
-        "cached": "django_counters.strategies.cached.DECLARED",
+        "cached": "django_counters.cached.strategy.DECLARED",
     }
 )
 _OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP, OCCURRENCES)

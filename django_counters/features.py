@@ -343,7 +343,7 @@ class Feature:
         """Return where pages of merged increments can be sent, by the name of each.
 
         Each value takes a `Recipe` and the alias of a database, and returns a
-        `write.landing.Lander`. Called by checks, and outside of transactions.
+        `write.pages.Lander`. Called by checks, and outside of transactions.
         """
         return {}
 

@@ -15,9 +15,9 @@ from django.db import models
 from django_counters.conf import DEFAULT, Policy, policies
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import features
+from django_counters.redis.addresses import address_of
+from django_counters.redis.keys import SlotKeys, space_of
 from django_counters.stores.base import DeltasStore
-from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.keys import SlotKeys, space_of
 from django_counters.stores.sql import identity
 from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.batches import SqlBatches
@@ -37,7 +37,7 @@ from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import named_callable, tenant
 
 if TYPE_CHECKING:
-    from django_counters.stores.redis.pending import RedisPending
+    from django_counters.cached.pending import RedisPending
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -244,7 +244,7 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
     """
     # redis-py is an extra.
     try:
-        from django_counters.stores.redis.pending import RedisPending
+        from django_counters.cached.pending import RedisPending
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise

@@ -10,11 +10,11 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
+from django_counters.cached.sources import PATIENCE, declared
 from django_counters.features import features
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql import identity
-from django_counters.upkeep.sources import PATIENCE, declared
 
 
 class override_counters(override_settings):  # noqa: N801

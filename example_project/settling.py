@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from django_counters.intake.flush import FlushReport, flush
+from django_counters.cached.flush import FlushReport, flush
 
 # A worker that was killed may hold rows until the database has noticed (seconds).
 PATIENCE = 30.0

@@ -25,7 +25,7 @@ PACKAGE = "django_counters"
 STRATEGIES = {"exact", "sharded", "slotted", "ledger", "cached"}
 CLASSES = {"Exact", "Sharded", "Slotted", "Ledger", "Cached", "CachedAsExact"}
 # Where strategies are declared and made.
-ROOMS_OF_STRATEGIES = ("strategies/",)
+ROOMS_OF_STRATEGIES = ("strategies/", "cached/")
 NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     *(tokenize.ENCODING, tokenize.ENDMARKER),

@@ -11,13 +11,13 @@ from django.core.checks import run_checks
 from django.test import override_settings
 
 from django_counters import conf
+from django_counters.cached import strategy as cached
 from django_counters.checks import check_caches, check_setting
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.strategies import cached
 from django_counters.types import Bounds
 from django_counters.upkeep.partitions import retention
 

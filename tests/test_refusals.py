@@ -21,7 +21,7 @@ from django_counters.checks import check_caches
 from django_counters.conf import problems
 from django_counters.exceptions import InvalidConfiguration, RecordMissing, UnsavedInstance
 from django_counters.models import Counter
-from django_counters.stores.redis.addresses import address_of
+from django_counters.redis.addresses import address_of
 from django_counters.testing import override_counters
 from tests.testapp.models import Post
 

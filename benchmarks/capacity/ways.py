@@ -11,7 +11,7 @@ from benchmarks.capacity.meter import Meter, Spent
 from benchmarks.cases.cached import client, prefix
 from benchmarks.cases.flush import landed
 from benchmarks.inspection import execute, let_others_end
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterDelta
 from django_counters.upkeep.rollup import rollup
 

@@ -26,7 +26,7 @@ from benchmarks.database import known
 from benchmarks.harness import Action, Pair, Sample, Side, Work, adds_up, expect, loop, remain
 from benchmarks.inspection import execute, increment, value
 from benchmarks.models import Event
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.measure import SUM, Measure
 from django_counters.models import Counter, CounterCell
 from django_counters.registry import registry

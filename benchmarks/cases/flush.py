@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from benchmarks.cases.cached import client, prefix
 from benchmarks.harness import Pair, Sample, Work, adds_up, expect
 from benchmarks.models import NaiveCounter
-from django_counters.intake.flush import LARGEST, flush
+from django_counters.cached.flush import LARGEST, flush
 from django_counters.models import Counter
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.tables import NAMED

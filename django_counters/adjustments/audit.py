@@ -17,7 +17,7 @@ from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustm
 from django_counters.adjustments.sql import holds
 from django_counters.clock import shown
 from django_counters.exceptions import ReadOnlyDatabase
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
 from django_counters.tables.delta import DeltaColumns
 from django_counters.tables.standing import COUNTERS, ENTRIES

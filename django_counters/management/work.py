@@ -12,9 +12,9 @@ from selectors import EVENT_READ, DefaultSelector
 from types import FrameType
 from typing import Any
 
+from django_counters.cached.flush import FlushReport as Flushed
+from django_counters.cached.flush import flush as land
 from django_counters.features import Done
-from django_counters.intake.flush import FlushReport as Flushed
-from django_counters.intake.flush import flush as land
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.prune import prune_all
 from django_counters.upkeep.recording import record_history

@@ -24,7 +24,7 @@ from django_counters.metrics.facts import (
     growing,
     local_findings,
 )
-from django_counters.stores.redis.breaker import STATES
+from django_counters.redis.routes import STATES
 from django_counters.tables import CounterIncident
 from django_counters.tenants import acting_for, tenant
 

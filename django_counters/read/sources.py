@@ -15,9 +15,9 @@ from django_counters.conf import Policy
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
+from django_counters.redis.addresses import TIMEOUT
+from django_counters.redis.keys import SLOTS, slot_of
 from django_counters.registry import registry
-from django_counters.stores.redis.addresses import TIMEOUT
-from django_counters.stores.redis.keys import SLOTS, slot_of
 from django_counters.stores.sql.session import Session
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterBatch

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from django_counters.options import Option
-from django_counters.stores.base import CachedStore, DeltasStore
+from django_counters.stores.base import DeltasStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.strategies.base import Strategy
@@ -58,7 +58,7 @@ class Shared(Protocol):
     def measures(self, using: str) -> SqlMeasures:
         """The measures that a database has."""
 
-    def pending(self, cache: str, timeout: float, using: str) -> CachedStore:
+    def pending(self, cache: str, timeout: float, using: str) -> Any:
         """The amount that waits in one Redis for one database."""
 
 

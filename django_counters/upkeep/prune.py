@@ -14,7 +14,7 @@ from django_counters.stores.sql.batches import REMEMBERED
 from django_counters.tables import CounterBatch, CounterIncident, CounterPosition, CounterToken
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
-from django_counters.write.landing import SOURCE
+from django_counters.write.pages import SOURCE
 
 INCIDENTS_KEPT = timedelta(days=366)
 _BATCH = 1_000

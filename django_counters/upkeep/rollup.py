@@ -9,10 +9,10 @@ from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters.exceptions import CounterOverflow, LedgerFenced
 from django_counters.signals import upkeep_done
-from django_counters.stores.sql.batches import record
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.horizon import SqlHorizon
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED

@@ -10,9 +10,9 @@ from django.db.models.functions import Left
 
 from django_counters import clock
 from django_counters.features import Drift, attempted
-from django_counters.stores.sql.batches import record
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.ledger import Extent
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.stores.sql.tables import NAMED

@@ -9,7 +9,7 @@ from django.core.cache import cache
 from django.db import transaction
 from django.db.models import F
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter
 from example_project.demonstrations.actors import Work, actors, alone
 from example_project.demonstrations.outcome import Demonstration, Outcome

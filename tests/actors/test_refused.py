@@ -24,7 +24,7 @@ from django_counters.exceptions import (
     UnsupportedActors,
 )
 from django_counters.fields.columns import counter_fields
-from django_counters.intake.land import land
+from django_counters.landing import land
 from django_counters.models import (
     Counter,
     CounterActor,

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, models
 
 from django_counters.adjustments.audit import verify_audit
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import (
     Counter,
     CounterAdjustment,

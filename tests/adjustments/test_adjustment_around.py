@@ -13,6 +13,7 @@ from django.test import override_settings
 
 from django_counters import clock
 from django_counters.adjustments.adjustment import preview
+from django_counters.cached.flush import flush
 from django_counters.exceptions import (
     ApprovalRequired,
     InsufficientCount,
@@ -20,7 +21,6 @@ from django_counters.exceptions import (
     TokenConflict,
     ValueChanged,
 )
-from django_counters.intake.flush import flush
 from django_counters.models import (
     Counter,
     CounterAdjustment,

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from django_counters import clock
 from django_counters.admin.readonly import lines, pages
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from tests.admin.conftest import DEAD, make

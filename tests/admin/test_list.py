@@ -13,15 +13,15 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from django_counters.admin.readonly import BoundedPaginator
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterShard
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from tests.admin import reading
 from tests.admin.conftest import DEAD, EVIL, make
 from tests.admin.reading import html_of
+from tests.cached.test_round_trips import watched
 from tests.settling import roll_up
-from tests.strategies.test_cached_round_trips import watched
 
 LIST = reverse("admin:django_counters_counter_changelist")
 DECLARED: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from django_counters import clock
 from django_counters.models import Counter, CounterIncident, CounterShard, CounterSource
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
 from tests.admin.conftest import Login
 from tests.admin.reading import html_of, texts

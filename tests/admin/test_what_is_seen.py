@@ -24,7 +24,7 @@ from django_counters.models import (
     CounterIncident,
     CounterShard,
 )
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.admin.conftest import make

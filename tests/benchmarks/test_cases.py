@@ -25,11 +25,11 @@ from benchmarks.harness import Case, Effort, Pair, Sample, Work, WrongSum, at_le
 from benchmarks.models import DaySketch
 from benchmarks.session import Session
 from benchmarks.settings import COUNTERS
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterCell, CounterShard
+from django_counters.redis.keys import SLOTS
 from django_counters.registry import slots_of
 from django_counters.sketches import EXACT
-from django_counters.stores.redis.keys import SLOTS
 
 pytestmark = [
     # Those of MySQL are in `test_mysql`.

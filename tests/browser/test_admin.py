@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 from django.urls import reverse
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterIncident, CounterShard
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
 from tests.browser.conftest import PASSWORD
 from tests.browser.watching import picture

@@ -28,7 +28,7 @@ from django_counters.testing import override_counters
 from django_counters.types import INT8
 from django_counters.values import Unknown
 from tests.buffers.buffering import LATER, landed
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 Land = Callable[..., None]

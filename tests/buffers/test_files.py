@@ -30,11 +30,11 @@ from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.testing import override_counters
 from django_counters.types import Cell
-from django_counters.write.landing import STILL, Entries, Entry
+from django_counters.write.pages import STILL, Entries, Entry
 from tests.buffers.buffering import landed
 from tests.buffers.filing import _inner, _root, die, files, forked  # noqa: F401 - fixtures
 from tests.concurrency.servers import others
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 
 # Of eight counters in four pages.
 NUMBERS = [3, 1, 3, 1, 2, 0, 2, 0]

@@ -25,7 +25,7 @@ from django_counters.exceptions import CounterUnavailable
 from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterIncident
 from django_counters.types import INT8
-from django_counters.write.landing import Entry
+from django_counters.write.pages import Entry
 from tests.buffers.buffering import landed
 from tests.buffers.filing import _inner, _root, die, files  # noqa: F401 - fixtures
 

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 import pytest
 
 from django_counters.contrib.buffers.threads import Worker, begin_thread
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 
 PATIENCE = 60
 

@@ -17,7 +17,7 @@ django.setup()
 from django.db import connections  # noqa: E402
 
 # What would be imported with the first call.
-import django_counters.stores.redis.pending  # noqa: E402
+import django_counters.cached.pending  # noqa: E402
 import django_counters.stores.sql.wire  # noqa: E402, F401
 from tests.concurrency import adjusting, holding, rolling, victims, work  # noqa: E402, F401
 

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import Sum
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterCell, CounterRank
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterIncident
 from django_counters.signals import batch_applied
 from tests.concurrency.crowd import Threads

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterMember, CounterUnique
 from django_counters.sketches import Sketch
 from django_counters.testing import override_counters

@@ -16,8 +16,7 @@ from django_counters import clock
 from django_counters.exceptions import (
     TokenConflict,
 )
-from django_counters.intake.land import ParcelLanding
-from django_counters.intake.landed import Landed
+from django_counters.landing import Landed, ParcelLanding
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.base import Parcel, Tokened
 from django_counters.testing import override_counters

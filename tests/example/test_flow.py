@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from example_project.blog.models import Post
 from example_project.flow import Flow, Meter
 

@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import reverse
 
 from django_counters import CounterUnavailable
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.signals import batch_applied
 from example_project import race as of_the_race
 from example_project.blog.models import Post

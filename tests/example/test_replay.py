@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.testing import override_counters
 from example_project import once, replay, run

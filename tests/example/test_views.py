@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from example_project.blog.countries import DAYS, cells, table_of
 from example_project.blog.models import Post
 from example_project.countries import COUNTED_AS_HEADER, LATEST, Cell, cell_of

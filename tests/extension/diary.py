@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_counters.write.landing import Lander, Page, deltas_in
+from django_counters.write.pages import Lander, Page, deltas_in
 
 entries: list[tuple[str, int]] = []
 

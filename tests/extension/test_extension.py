@@ -22,6 +22,7 @@ from prometheus_client import REGISTRY
 
 import django_counters
 import django_counters.tasks  # its handlers of signals
+from django_counters.cached.flush import flush
 from django_counters.checks import check_setting
 from django_counters.conf import problems
 from django_counters.contrib import buffers, holds
@@ -34,7 +35,6 @@ from django_counters.exceptions import (
     UnsupportedReading,
 )
 from django_counters.features import features
-from django_counters.intake.flush import flush
 from django_counters.metrics.doctor import examine, facts_of, findings
 from django_counters.metrics.facts import PARTS, Facts
 from django_counters.metrics.samples import Sample, Scrape, samples_of, scraping

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from redis.crc import key_slot
 
-from django_counters.stores.redis.keys import SLOTS
+from django_counters.redis.keys import SLOTS
 from example_project.bootstrap.postgres import free_port
 from tests.faults.servers import slots_in
-from tests.stores.redis.servers import Server, joined, running
+from tests.redis.servers import Server, joined, running
 
 MASTERS = 3
 SETTINGS = ("--cluster-enabled", "yes", "--cluster-node-timeout", 5000, "--appendonly", "yes")

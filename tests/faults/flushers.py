@@ -62,8 +62,8 @@ def flush_once(step: Any, *, alone: bool) -> str:
     """Flush; why it did not do all, if so: that is nothing new here."""
     from django.db import connection
 
+    from django_counters.cached.flush import flush
     from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-    from django_counters.intake.flush import flush
 
     try:
         report = flush(step=step, alone=alone)
@@ -76,8 +76,8 @@ def flush_once(step: Any, *, alone: bool) -> str:
 
 def hook(step: Any) -> None:
     """Tell of the steps within the transaction, too. For this process alone."""
-    from django_counters.intake.land import ParcelLanding
-    from django_counters.intake.redis_generations import Generations
+    from django_counters.cached.flush import Generations
+    from django_counters.landing import ParcelLanding
     from django_counters.stores.sql.batches import SqlBatches
 
     patch = pytest.MonkeyPatch()

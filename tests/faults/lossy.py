@@ -10,7 +10,7 @@ from collections import Counter as Sums
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.stores.redis.proxy import Fault, Proxy
+from tests.redis.proxy import Fault, Proxy
 
 # How often each of them happens.
 FAULTS: dict[Fault, int] = {

@@ -44,8 +44,7 @@ def apply(name: str) -> None:
 
 
 def _break_cells(name: str) -> None:
-    from django_counters.intake.land import ParcelLanding
-    from django_counters.intake.landed import Landed
+    from django_counters.landing import Landed, ParcelLanding
 
     land, add_cells = ParcelLanding.land, ParcelLanding._add_cells
 

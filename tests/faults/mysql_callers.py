@@ -87,8 +87,8 @@ def upkeep(folder: Path) -> None:
 def _upkeep() -> Callable[[], None]:
     from django.db import Error, connection
 
+    from django_counters.cached.flush import flush
     from django_counters.exceptions import CounterError
-    from django_counters.intake.flush import flush
     from django_counters.upkeep.rollup import rollup
 
     def work() -> None:
@@ -102,7 +102,7 @@ def _upkeep() -> Callable[[], None]:
 
 def settle(folder: Path) -> None:
     """Land all and write down what each key has counted."""
-    from django_counters.intake.flush import flush
+    from django_counters.cached.flush import flush
     from django_counters.models import Counter
     from django_counters.upkeep.verify import verify
     from tests.settling import roll_up

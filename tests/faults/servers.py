@@ -17,7 +17,7 @@ import psycopg
 import pytest
 import redis
 
-from django_counters.stores.redis.keys import CELL, SLOTS, SlotKeys
+from django_counters.redis.keys import CELL, SLOTS, SlotKeys
 from example_project.bootstrap import binaries, children, folders, postgres
 from example_project.bootstrap.binaries import Program
 from example_project.bootstrap.children import Child

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from django_counters.stores.redis.keys import SLOTS
+from django_counters.redis.keys import SLOTS
 from tests.faults.flushers import NAME
 from tests.faults.servers import APPEND_ONLY, Pair, Server, held, server
 from tests.faults.stage import Play, Stage

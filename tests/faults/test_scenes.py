@@ -12,7 +12,7 @@ from tests.faults.flushers import NAME, STEPS
 from tests.faults.lossy import FAULTS, lossy
 from tests.faults.servers import APPEND_ONLY, server
 from tests.faults.stage import Stage
-from tests.stores.redis.servers import needs_redis
+from tests.redis.servers import needs_redis
 
 pytestmark = pytest.mark.faults
 TERMINATED = 40

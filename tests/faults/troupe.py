@@ -134,8 +134,8 @@ def land(scene: Scene) -> None:
 
 
 def _what_waits() -> str:
+    from django_counters.cached.sources import sources
     from django_counters.exceptions import CounterUnavailable
-    from django_counters.upkeep.sources import sources
 
     if left := flush_once(lambda step: None, alone=False):
         return left
@@ -148,10 +148,10 @@ def _what_waits() -> str:
 
 def count_at_once() -> None:
     """Let writers come back as soon as Redis does: those are the moments that matter here."""
-    from django_counters.stores.redis.breaker import Breaker
+    from django_counters.redis.routes import Breaker
 
     impatient = partial(Breaker, pause=PAUSE)
-    pytest.MonkeyPatch().setattr("django_counters.stores.redis.routes.Breaker", impatient)
+    pytest.MonkeyPatch().setattr("django_counters.redis.routes.Breaker", impatient)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from django.template import Context, Template
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import CounterQuerySet
+from django_counters.cached.flush import flush
 from django_counters.exceptions import (
     CeilingExceeded,
     CounterOverflow,
@@ -22,7 +23,6 @@ from django_counters.exceptions import (
     InvalidDelta,
     OutcomeUnknown,
 )
-from django_counters.intake.flush import flush
 from django_counters.models import SlottedCounter
 from django_counters.signals import batch_applied
 from django_counters.testing import isolated_counters

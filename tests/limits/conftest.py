@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
+from tests.redis.conftest import proxy as proxy
 from tests.rest.conftest import as_ as as_
 from tests.rest.conftest import namespaces as namespaces
-from tests.stores.redis.conftest import proxy as proxy

@@ -14,7 +14,7 @@ from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.contrib.limits.redis import TAKE, TAKE_LOGGED
 from django_counters.contrib.limits.sql import SqlLimits
 from django_counters.stores.sql.dialects import dialect_of
-from tests.stores.redis.counting import server
+from tests.redis.counting import server
 
 SECOND = 1_000_000
 # What goes from the scripts: nothing expires, for that is by the clock of the server.

@@ -23,10 +23,10 @@ from django_counters.contrib.limits.algorithms import Gcra
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.rates import Rate, rate_of
-from django_counters.stores.redis.keys import state
+from django_counters.redis.keys import state
 from tests.concurrency.crowd import in_turns
 from tests.limits.moved import STORES, Kept, moved
-from tests.stores.redis.counting import eventually, server
+from tests.redis.counting import eventually, server
 
 PATIENCE = 10
 SLOW = Rate(10, 86_400)

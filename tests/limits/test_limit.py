@@ -18,8 +18,8 @@ from django_counters.contrib.limits import Limit, LimitResult
 from django_counters.contrib.limits.limit import prune_limits
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.rates import Rate
-from django_counters.stores.redis.keys import state
-from tests.stores.redis.counting import eventually, server
+from django_counters.redis.keys import state
+from tests.redis.counting import eventually, server
 from tests.testapp.models import Page, ProxyPage
 
 PATIENCE = 10

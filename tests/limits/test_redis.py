@@ -10,8 +10,8 @@ import pytest
 from django_counters.contrib.limits.algorithms import Draw
 from django_counters.contrib.limits.redis import RedisLimits
 from django_counters.exceptions import CounterUnavailable
-from django_counters.stores.redis.addresses import address_of
-from tests.stores.redis.proxy import Fault, Proxy
+from django_counters.redis.addresses import address_of
+from tests.redis.proxy import Fault, Proxy
 
 DAY = 86_400_000_000
 

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 
 from django_counters.management.commands import counters as command
 from django_counters.models import CounterIncident, CounterShard
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
 
 ROOT = Path(__file__).resolve().parents[2]

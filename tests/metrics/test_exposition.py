@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as families
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.metrics import prometheus, samples
 from django_counters.metrics.prometheus import CountersCollector, exposition
 from django_counters.models import Counter

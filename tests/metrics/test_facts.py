@@ -24,7 +24,7 @@ from django_counters.models import (
     CounterBatch,
     SlottedCounter,
 )
-from django_counters.stores.redis.breaker import FAILURES
+from django_counters.redis.routes import FAILURES
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.testapp.models import Song

@@ -16,17 +16,17 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client import CollectorRegistry
 
 from django_counters import clock
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.metrics import facts, prometheus, samples
 from django_counters.metrics.facts import Facts
 from django_counters.metrics.prometheus import CountersCollector
 from django_counters.metrics.samples import PARTS, Gathering, Sample, Scrape, samples_of, scraping
 from django_counters.models import Counter, CounterIncident
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.tables.horizon import CounterHorizon
 from django_counters.testing import override_counters
+from tests.redis.counting import eventually
 from tests.settling import roll_up
-from tests.stores.redis.counting import eventually
 from tests.testapp.models import Song
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import CounterCell
 from django_counters.projections.cells import decoded
 from django_counters.registry import registry

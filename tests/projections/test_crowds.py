@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from django_counters import clock
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterIncident, CounterMember, CounterUnique
 from django_counters.read.series import Series
+from django_counters.redis.keys import RANKS, cell_field, cell_in, set_in, slot_of
 from django_counters.registry import pending_in, slots_of
 from django_counters.sketches import KEPT, MEMBERS, REGISTERS, Sketch
-from django_counters.stores.redis.keys import RANKS, cell_field, cell_in, set_in, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Delta, Effect
+from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.projections.conftest import land
 from tests.projections.test_landing import pending_prefix
-from tests.strategies.test_cached_flush import STEPS, Killed, kill_at
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,9 +13,9 @@ from django.test.utils import isolate_apps
 from django.utils.functional import lazystr
 
 from django_counters import clock
+from django_counters.cached.flush import flush
 from django_counters.exceptions import HistoryNotKept, InvalidMoment, InvalidTags
 from django_counters.fields import CounterField
-from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterCell, CounterDelta, CounterTag
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import SqlMeasures

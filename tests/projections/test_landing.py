@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from django_counters import clock
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterMeasure
+from django_counters.redis.keys import SLOTS, cell_field, cell_in, slot_of
 from django_counters.registry import pending_in, slots_of
-from django_counters.stores.redis.keys import SLOTS, cell_field, cell_in, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell, Delta, Effect
+from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.projections.conftest import MEASURED, by_country, cells, land, midnight
-from tests.strategies.test_cached_flush import STEPS, Killed, kill_at
 from tests.testapp.models import Story
 
 pytestmark = pytest.mark.django_db(transaction=True)

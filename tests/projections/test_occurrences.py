@@ -21,13 +21,13 @@ from django_counters.exceptions import (
     InvalidPeriod,
     UnsupportedSeries,
 )
-from django_counters.intake.land import land as land_parcel
+from django_counters.landing import land as land_parcel
 from django_counters.measure import OCCURRENCE
 from django_counters.models import Counter, CounterCell, CounterOccurrence, SlottedCounter
 from django_counters.read.occurrences import Occurred
+from django_counters.redis.keys import cell_field, cell_in
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel
-from django_counters.stores.redis.keys import cell_field, cell_in
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell

@@ -14,10 +14,10 @@ from django.db.models import Sum
 from django.test.utils import isolate_apps
 
 from django_counters import clock
+from django_counters.cached.flush import flush
 from django_counters.checks import check_setting
 from django_counters.exceptions import InsufficientCount
 from django_counters.fields import CounterField
-from django_counters.intake.flush import flush
 from django_counters.models import (
     Counter,
     CounterCell,

@@ -8,10 +8,10 @@ import pytest
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
+from django_counters.cached.pending import RedisPending
 from django_counters.models import Counter, CounterShard
 from django_counters.read.readings import readings_of
-from django_counters.stores.redis.pending import RedisPending
 from django_counters.testing import override_counters
 from django_counters.types import Reading
 

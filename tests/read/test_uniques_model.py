@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_counters import clock
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterMeasure, CounterMember, CounterUnique
 from django_counters.registry import registry
 from django_counters.tokens import mint

@@ -14,18 +14,17 @@ from django.db import connections
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.cached.flush import FlushReport, Step, flush
 from django_counters.contrib.regions.errors import RegionRestored
 from django_counters.contrib.regions.reading import by_region
 from django_counters.contrib.regions.state import exchanged
 from django_counters.exceptions import UnsupportedReading
-from django_counters.intake.flush import FlushReport, flush
-from django_counters.intake.redis_generations import Step
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.metrics.test_redises import NOBODY
+from tests.cached.test_flush import Killed, kill_at
+from tests.cached.test_metrics import NOBODY
 from tests.regions.regions import EU, TABLES, US, Region, _regional, exchange  # noqa: F401 - a fixture
-from tests.strategies.test_cached_flush import Killed, kill_at
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 KEY = "views:x"

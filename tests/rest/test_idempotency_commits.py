@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from django_counters.rest import base
+from tests.redis.proxy import Fault, Proxy
 from tests.rest.asking import (
     BESIDE,
     WITHIN,
@@ -24,7 +25,6 @@ from tests.rest.asking import (
 )
 from tests.rest.conftest import Client, problem
 from tests.settling import let_others_end
-from tests.stores.redis.proxy import Fault, Proxy
 
 pytestmark = [
     # The proxy passes a request on, then its reply: a server of MySQL is the first to speak.

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
+from django_counters.cached.flush import flush
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.intake.flush import flush
 from django_counters.models import CounterToken
 from django_counters.rest import base, targets
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.testing import override_counters
 from tests.concurrency.servers import connected, execute, hurry, waiting
+from tests.redis.counting import eventually
+from tests.redis.proxy import Fault, proxied
 from tests.rest.asking import (
     BESIDE,
     WITHIN,
@@ -35,8 +37,6 @@ from tests.rest.asking import (
 )
 from tests.rest.conftest import API_TESTS, NAMED, OPEN, Client, problem
 from tests.settling import roll_up
-from tests.stores.redis.counting import eventually
-from tests.stores.redis.proxy import Fault, proxied
 
 pytestmark = [*API_TESTS, pytest.mark.rare]
 PATIENCE = 30

@@ -14,7 +14,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter
 from django_counters.rest.targets import Target
 from django_counters.rest.views import ListView

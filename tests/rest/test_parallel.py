@@ -15,9 +15,9 @@ from rest_framework_simplejwt.tokens import AccessToken
 
 from tests.concurrency.crowd import Threads, at_once
 from tests.conftest import forget_pending
+from tests.redis.counting import eventually
 from tests.rest.asking import pass_lease
 from tests.rest.site import Site, Told, serving
-from tests.stores.redis.counting import eventually
 from tests.testapp.models import Post, Ticket
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]

@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models.query import ModelIterable
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter
 from django_counters.rest import expose
 from django_counters.testing import override_counters

@@ -13,8 +13,8 @@ from django.db import IntegrityError, OperationalError, connection, connections,
 from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
+from django_counters.cached.flush import flush
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.stores.base import Move
 from django_counters.stores.sql.dialects import dialect_of

@@ -10,10 +10,10 @@ from django.db import connection
 from django.db.models import F, Sum
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.cached.flush import flush
 from django_counters.exceptions import InvalidPeriod, UnsupportedConsistency
-from django_counters.intake.flush import flush
 from django_counters.models import SlottedCounter
-from tests.strategies.test_cached_round_trips import watched
+from tests.cached.test_round_trips import watched
 from tests.testapp.models import (
     Article,
     BonusTrack,

@@ -15,8 +15,8 @@ from django.test import override_settings
 from django_counters.contrib.streams.redis import Entries, RedisStream
 from django_counters.registry import registry
 from django_counters.testing import assert_counts
+from tests.cached.test_flush_command import ended_when
 from tests.streams.conftest import Clicks
-from tests.upkeep.test_flush_command import ended_when
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -15,8 +15,8 @@ from django.test import override_settings
 
 from django_counters.registry import registry
 from django_counters.testing import assert_counts
+from tests.cached.test_flush_command import ended_when
 from tests.streams.test_consume_command import output
-from tests.upkeep.test_flush_command import ended_when
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
 

@@ -15,7 +15,7 @@ from django_counters.registry import registry
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
 from django_counters.contrib.streams import kafka_consumer
 from django_counters.contrib.streams import kafka_topic as topics
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 from tests.streams.topics import all_of, until
 from tests.streams.topics import positions as places
 

@@ -20,7 +20,7 @@ from django_counters.stores.sql.positions import Position
 from django_counters.testing import assert_counts, override_counters
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 from tests.stores.test_failures import beside
 from tests.streams.topics import SESSION, all_of, until
 

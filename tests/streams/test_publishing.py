@@ -17,7 +17,7 @@ from django_counters.contrib.streams.publishing import Publisher
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterCell, CounterIncident
 from tests.buffers.buffering import landed
-from tests.stores.redis.proxy import Proxy, proxied
+from tests.redis.proxy import Proxy, proxied
 from tests.streams.conftest import Clicks
 from tests.streams.published import numbers, publish, published, reached
 

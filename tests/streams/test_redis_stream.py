@@ -20,7 +20,7 @@ from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 from django_counters.testing import assert_counts, override_counters
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 from tests.stores.test_failures import beside
 from tests.streams.conftest import Clicks
 

@@ -42,7 +42,7 @@ def deferred() -> dict[str, Any]:
     from django_counters.models import Counter, CounterDelta, CounterMeasure, CounterTag
     from django_counters.registry import registry
     from django_counters.signals import counter_adjusted, incident_recorded
-    from django_counters.stores.sql.batches import record
+    from django_counters.stores.sql.incidents import record
 
     heard = []
     for signal in (counter_adjusted, incident_recorded):
@@ -112,8 +112,8 @@ def main() -> None:
     django.setup()
     from django.core.management import call_command
 
+    from django_counters.cached.flush import flush
     from django_counters.contrib.limits import Limit
-    from django_counters.intake.flush import flush
     from django_counters.models import Counter, CounterCell
     from django_counters.registry import registry
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from django_counters import InsufficientCount, QuotaExceeded, clock
+from django_counters.cached.flush import flush
 from django_counters.contrib import holds
 from django_counters.exceptions import InvalidAdjustment
-from django_counters.intake.flush import flush
 from django_counters.models import Counter, CounterActor, CounterAdjustment
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.testing import override_counters

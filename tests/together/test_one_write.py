@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from django_counters import clock
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterRank
 from django_counters.read.series import Series
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.rollup import rollup
+from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.concurrency.victims import victims
 from tests.projections.conftest import land
-from tests.strategies.test_cached_flush import STEPS, Killed, kill_at
 from tests.testapp.models import Talk
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -17,9 +17,9 @@ from django_counters import (
     Unknown,
 )
 from django_counters.adjustments.models import CounterAdjustment
+from django_counters.cached.flush import FlushReport, flush
 from django_counters.contrib.limits import Limit, LimitResult, limited
 from django_counters.decimals import AmountReading, CountedAmount
-from django_counters.intake.flush import FlushReport, flush
 from django_counters.models import (
     Counter,
     CounterCell,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
 from django_counters.metrics.doctor import examine
 from django_counters.models import CounterIncident, SlottedCounter
 from django_counters.registry import pending_in

@@ -9,11 +9,11 @@ import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.cached.sources import sources
 from django_counters.jobs import jobs
 from django_counters.models import Counter, CounterShard
 from django_counters.testing import override_counters
 from django_counters.types import INT8
-from django_counters.upkeep.sources import sources
 
 pytest.importorskip("celery", reason="the extra celery is not installed")
 

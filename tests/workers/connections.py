@@ -7,7 +7,7 @@ import os
 
 def told() -> str:
     """This process, and the number of each connection of this thread."""
-    from django_counters.stores.redis.client import _clients
+    from django_counters.redis.client import _clients
 
     numbers = [client.call("CLIENT", "ID") for client in list(_clients.values())]
     return " ".join(map(str, [os.getpid(), *numbers]))

@@ -13,7 +13,7 @@ from celery import Celery, signals
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.workers.settings")
 django.setup()
 
-from django_counters.intake import flush as flushing  # noqa: E402
+from django_counters.cached import flush as flushing  # noqa: E402
 from django_counters.models import Counter  # noqa: E402
 from django_counters.tasks import FLUSH, counters_beat_schedule  # noqa: E402
 from tests.workers.connections import told  # noqa: E402

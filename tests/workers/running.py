@@ -14,12 +14,12 @@ from pathlib import Path
 
 from django.db import connection, connections
 
-from django_counters.intake.flush import flush
+from django_counters.cached.flush import flush
+from django_counters.cached.sources import sources
 from django_counters.models import Counter, CounterIncident
-from django_counters.upkeep.sources import sources
 from example_project.bootstrap import children
 from example_project.bootstrap.children import Child
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60

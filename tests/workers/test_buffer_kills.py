@@ -12,7 +12,7 @@ import pytest
 from django_counters.contrib.buffers.adopting import adopt
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 from tests.workers.filled import MANY as FILLED
 from tests.workers.filled import NO_DISK
 from tests.workers.killed import BOOK

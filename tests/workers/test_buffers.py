@@ -9,7 +9,7 @@ import pytest
 
 from django_counters.models import Counter
 from example_project.bootstrap.children import Child
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 from tests.workers.running import PATIENCE, Crew
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]

@@ -11,7 +11,7 @@ import pytest
 
 from django_counters.management.work import until_asked_to_end
 from example_project.bootstrap.children import Child
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 from tests.workers.running import PATIENCE, Crew, check, counting, landed, waits
 
 pytestmark = [pytest.mark.many_writers, pytest.mark.django_db(transaction=True)]

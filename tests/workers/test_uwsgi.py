@@ -12,7 +12,7 @@ pytest.importorskip("pyuwsgi", reason="pyuwsgi is not installed")
 from django_counters.models import Counter
 from example_project.bootstrap.children import Child
 from example_project.bootstrap.postgres import free_port
-from tests.stores.redis.counting import eventually
+from tests.redis.counting import eventually
 from tests.workers.connections import shared
 from tests.workers.running import PATIENCE, Crew, landed
 from tests.workers.test_servers import PRELOADED, Visits, check, more

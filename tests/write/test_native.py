@@ -12,6 +12,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, transaction
 
 from django_counters import clock
+from django_counters.cached.flush import flush
 from django_counters.exceptions import (
     CounterUnavailable,
     InvalidDelta,
@@ -23,7 +24,6 @@ from django_counters.exceptions import (
     UnsupportedOption,
     UnsupportedToken,
 )
-from django_counters.intake.flush import flush
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

@@ -24,7 +24,7 @@ from django_counters.exceptions import CounterUnavailable, InvalidConfiguration,
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN
 from django_counters.registry import registry
-from django_counters.stores.sql.batches import record_unsent
+from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.session import (
     commits_at_once,
@@ -37,8 +37,8 @@ from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Delta, check_integer, namespace_of, sums_of
 from django_counters.values import Unknown
 from django_counters.write.change import Change, Ref, named
-from django_counters.write.landing import SOURCE, Page
 from django_counters.write.native import within_synchronous_code
+from django_counters.write.pages import SOURCE, Page
 from django_counters.write.pipeline import change
 
 #: Why the value of a change is `Unknown`.

@@ -12,7 +12,8 @@ from uuid import UUID
 from django_counters.exceptions import CounterOverflow
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import OLDEST, record
+from django_counters.stores.sql.batches import OLDEST
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved
 from django_counters.strategies.declaring import Recipe
@@ -20,7 +21,7 @@ from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of
 from django_counters.types import INT8, Batch, Cell, Delta
 from django_counters.values import NewValues
-from django_counters.write.landing import SOURCE, Entries, Entry, Lander, Page, deltas_in
+from django_counters.write.pages import SOURCE, Entries, Entry, Lander, Page, deltas_in
 from django_counters.write.telling import tell
 
 #: An amount that is so large is counted by itself: a sum that does not fit would take others along.

@@ -31,7 +31,7 @@ from django_counters.contrib.buffers.pages import InDatabase
 from django_counters.contrib.buffers.threads import Worker, begin_thread, call_in_workers
 from django_counters.strategies.declaring import Recipe
 from django_counters.write.change import Ref
-from django_counters.write.landing import Lander
+from django_counters.write.pages import Lander
 
 logger = logging.getLogger("django_counters")
 # Seconds: how often a process looks for files of ended processes.

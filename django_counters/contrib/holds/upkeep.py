@@ -10,7 +10,7 @@ from django_counters.contrib.holds.holding import AT_ONCE, expire_of, store
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.exceptions import InvalidAdjustment, InvalidKey, RecordMissing
 from django_counters.features import Done, Drift
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterIncident
 from django_counters.upkeep.places import present_name

@@ -40,8 +40,8 @@ from django_counters.principal import (
     user_text,
 )
 from django_counters.rates import Rate, check_rate, rate_of
+from django_counters.redis.addresses import TIMEOUT, address_of, is_other_cache, is_timeout
 from django_counters.signals import PlainSignal
-from django_counters.stores.redis.addresses import TIMEOUT, address_of, is_other_cache, is_timeout
 
 if find_spec("redis"):
     # If a child is forked while another thread imports redis, that child waits forever.

@@ -6,12 +6,11 @@ from importlib.resources import files
 
 from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
-from django_counters.stores.redis.aclient import aclient_of
-from django_counters.stores.redis.addresses import Address
-from django_counters.stores.redis.client import client_of
-from django_counters.stores.redis.commands import ScriptRun, ServerRefused
-from django_counters.stores.redis.keys import state
-from django_counters.stores.redis.scripts import Script
+from django_counters.redis.aclient import aclient_of
+from django_counters.redis.addresses import Address
+from django_counters.redis.client import client_of
+from django_counters.redis.commands import Script, ScriptRun, ServerRefused
+from django_counters.redis.keys import state
 from django_counters.tenants import tenant
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error
 
+from django_counters.cached.sources import sources
 from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.declared import Regions, is_regional, regions
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored
@@ -38,7 +39,6 @@ from django_counters.exceptions import CounterError, CounterUnavailable, Invalid
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.types import key_range
-from django_counters.upkeep.sources import sources
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from django_counters.contrib.regions.transfers import MOST_TOLD, receive, there_
 from django_counters.exceptions import CounterError
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.positions import Moved
 from django_counters.tables import CounterIncident
 from django_counters.types import why_no_key

@@ -27,7 +27,7 @@ from django_counters.exceptions import (
     InvalidDelta,
 )
 from django_counters.registry import registry
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token

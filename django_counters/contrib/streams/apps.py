@@ -24,7 +24,7 @@ class StreamsFeature(Feature):
         """Return the modules that publish to declared streams."""
         if not getattr(settings, "COUNTERS_STREAMS", None):
             return []
-        client = ["django_counters.stores.redis.client"] if find_spec("redis") else []
+        client = ["django_counters.redis.client"] if find_spec("redis") else []
         return ["django_counters.contrib.streams.publishing", *client]
 
     def outlets(self) -> Mapping[str, Callable[[Any, str], Any]]:

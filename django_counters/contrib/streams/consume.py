@@ -20,7 +20,7 @@ from django_counters.contrib.streams.declared import Stream, streams
 from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignature
 from django_counters.exceptions import OutcomeUnknown, ReadOnlyDatabase
 from django_counters.management.work import seconds, until_asked_to_end
-from django_counters.stores.redis.commands import ServerRefused
+from django_counters.redis.commands import ServerRefused
 
 HELP = gettext_lazy("count the messages of a stream")
 # The database or the backend is unavailable for a moment; a loop goes on when it is back.

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 from django_counters.contrib.streams.publication import Publication
-from django_counters.intake.landed import Landed
+from django_counters.landing import Landed
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import OLDEST, REMEMBERED, record
+from django_counters.stores.sql.batches import OLDEST, REMEMBERED
+from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
-from django_counters.write.landing import SOURCE
+from django_counters.write.pages import SOURCE
 
 
 class Gap(NamedTuple):

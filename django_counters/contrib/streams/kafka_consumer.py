@@ -29,9 +29,9 @@ from django_counters.contrib.streams.histories import write_lost
 from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, Topic, topic_of
 from django_counters.contrib.streams.pages import MessagePage
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
-from django_counters.intake.landed import Landed, PageOverflow
+from django_counters.landing import Landed, PageOverflow
 from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import record
+from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved, Position
 from django_counters.tables import CounterIncident

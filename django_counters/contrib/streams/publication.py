@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.core.signing import Signer
 
-from django_counters.stores.redis.keys import cell_field, cell_in
+from django_counters.redis.keys import cell_field, cell_in
 from django_counters.tokens import moment_of
 from django_counters.types import Cell, Sums, why_no_key
 

@@ -14,7 +14,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.strategies.declaring import Recipe
 from django_counters.tokens import mint, moment_of
 from django_counters.types import Delta, sums_of
-from django_counters.write.landing import STILL, Lander, Page, deltas_in
+from django_counters.write.pages import STILL, Lander, Page, deltas_in
 
 
 class Outlet(Protocol):

@@ -14,12 +14,11 @@ from uuid import UUID
 
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.options import Option
-from django_counters.stores.redis.addresses import address_of
-from django_counters.stores.redis.commands import ScriptRun, ServerRefused
-from django_counters.stores.redis.scripts import Script
+from django_counters.redis.addresses import address_of
+from django_counters.redis.commands import Script, ScriptRun, ServerRefused
 
 if TYPE_CHECKING:
-    from django_counters.stores.redis.client import Client
+    from django_counters.redis.client import Client
 
 # A consumer waits longer than an increment.
 PATIENCE = 5.0
@@ -166,7 +165,7 @@ class RedisOutlet:
 def _client(location: str) -> Client:
     # redis-py is an extra.
     try:
-        from django_counters.stores.redis.client import client_of
+        from django_counters.redis.client import client_of
     except ModuleNotFoundError as error:
         if error.name != "redis":
             raise

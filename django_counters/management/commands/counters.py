@@ -28,8 +28,8 @@ from django_counters import jobs
 from django_counters.adjustments import command as adjustments
 from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
+from django_counters.cached.flush import flush
 from django_counters.features import Done, Finding, Job, Verdict, absent, features
-from django_counters.intake.flush import flush
 from django_counters.management import work
 from django_counters.management.work import Wait, seconds, until_asked_to_end
 from django_counters.metrics.doctor import examine, verdict

@@ -13,15 +13,14 @@ from typing import Any
 from django.conf import settings
 from django.db import Error, close_old_connections
 
+from django_counters.cached.flush import Generations, flush
+from django_counters.cached.pending import RedisPending
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored
 from django_counters.contrib.regions.publishing import Exchanged, publish
 from django_counters.contrib.regions.pulling import pull
 from django_counters.contrib.regions.sql import SqlRegions
 from django_counters.exceptions import CounterError
-from django_counters.intake.flush import flush
-from django_counters.intake.redis_generations import Generations
 from django_counters.models import Counter
-from django_counters.stores.redis.pending import RedisPending
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.upkeep.rollup import rollup
 from tests.faults.regions.world import NAMESPACES, REGIONS, Book, World, far, hot, opened

@@ -21,12 +21,12 @@ django.setup()
 from django.core.management import CommandError, call_command  # noqa: E402
 from django.db import close_old_connections, connections  # noqa: E402
 
+from django_counters.cached.flush import flush  # noqa: E402
 from django_counters.contrib.regions import values_of  # noqa: E402
 from django_counters.contrib.regions.errors import RegionAway  # noqa: E402
 from django_counters.contrib.regions.models import CounterRegion  # noqa: E402
 from django_counters.contrib.regions.publishing import publish  # noqa: E402
 from django_counters.contrib.regions.pulling import pull  # noqa: E402
-from django_counters.intake.flush import flush  # noqa: E402
 from django_counters.models import Counter, CounterPosition  # noqa: E402
 from django_counters.registry import registry  # noqa: E402
 from django_counters.stores.sql.tables import NAMED  # noqa: E402

@@ -1,0 +1,1 @@
+"""Cached counters: increments wait in Redis, and a flush lands them in the totals, once."""

@@ -1,1 +1,0 @@
-"""Increments that wait outside of the database land in it, once."""

@@ -1,0 +1,533 @@
+"""The one landing: increments from outside become part of the totals, once.
+
+A source is a file of this room. It turns what waits somewhere into a `Parcel`, lands it, and lets
+go of it afterwards::
+
+    for page in orders.unread():
+        parcel = Parcel(id_of(page), "orders", sums=page.sums)
+        landed = land(parcel, using)
+        orders.acknowledge(page)
+
+It has to give an id that is the same whenever the same page is read again: the ``hex`` of a
+UUIDv7, which `tokens.token_of` makes of a text and the moment of the page. Nothing may be added to
+a page once it has an id. It may land a parcel as often as it likes, and die anywhere: it must not
+let go of a page before `land` has returned. An amount that does not fit a total is quarantined, in
+an incident and in the result of `land`. The others land. A parcel that is older than 28 days is
+quarantined as a whole, because it is not known any more whether it landed.
+
+A source whose pages come in order gives each parcel the positions that it is between, instead of an
+id: ``Parcel("", "clicks", sums, moves=[Move("clicks", "0", "41", "57")])``. It lands exactly when
+all of them move, in the transaction of the counts, regardless of its age. Where one is elsewhere,
+`Moved` says that another process has landed it, or a part of it: that page is of no use any more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import chain
+from typing import TypeVar
+from uuid import UUID
+
+from django.db import DEFAULT_DB_ALIAS, DataError
+
+from django_counters import clock
+from django_counters.conf import EXACT
+from django_counters.exceptions import (
+    CounterError,
+    CounterUnavailable,
+    OutcomeUnknown,
+    ReadOnlyDatabase,
+    RetryTransaction,
+    TokenConflict,
+)
+from django_counters.measure import Measure
+from django_counters.projections.top import with_ranks
+from django_counters.registry import registry
+from django_counters.sketches import Sketch
+from django_counters.stores.base import Outcome, Parcel, Tokened
+from django_counters.stores.sql.batches import OLDEST, REMEMBERED
+from django_counters.stores.sql.dialects import dialect_of
+from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.measures import Stored
+from django_counters.stores.sql.tables import NAMED
+from django_counters.stores.sql.uniques import Place, place_of
+from django_counters.tables import CounterIncident
+from django_counters.tables.total import TotalField
+from django_counters.tokens import Token, moment_of, token_of
+from django_counters.types import Batch, Cell, Delta, counter_of, merged
+from django_counters.types import Sums as CellSums
+from django_counters.upkeep.measures import declared_measures
+from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
+from django_counters.upkeep.places import columns, present_name
+from django_counters.values import Unknown
+from django_counters.write.once import Call, once
+
+_T = TypeVar("_T")
+# Why a sum is quarantined of which a part may fit.
+_OVERFLOWS = {"overflow", "cells"}
+
+
+class PageOverflow(Exception):
+    """A sum of several messages doesn't fit. Nothing is landed: land fewer of them."""
+
+
+@dataclass
+class Landed:
+    """What became of some parcels.
+
+    Attributes:
+        source: what people call the place where they come from.
+        using: the database.
+        parcels: how many were landed here; the others had landed before.
+        counters: how many counters were changed.
+        conflicts: changes that were counted though their token stands for another one, by token.
+        quarantined: amounts that could not be landed, by counter. Each is in an incident.
+        forget: by parcel, counters of which not all is in the totals.
+        refused: counters whose totals could not take their amounts: nor do their cells.
+        incidents: what else was found to be wrong.
+        divisible: whether fewer messages can be landed at once, so that an amount that doesn't fit
+            takes no other along.
+    """
+
+    source: str
+    using: str
+    parcels: int = 0
+    counters: int = 0
+    conflicts: dict[str, dict[str, int]] = field(default_factory=dict)
+    quarantined: dict[str, int] = field(default_factory=dict)
+    forget: dict[str, list[str]] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    incidents: list[str] = field(default_factory=list)
+    divisible: bool = False
+
+    def quarantine(
+        self, reason: str, amounts: Mapping[str, int], parcels: Iterable[str], token: str = ""
+    ) -> None:
+        """Write down what could not be landed: with this row it can be put right by hand.
+
+        Raises:
+            PageOverflow: fewer messages may fit.
+        """
+        if self.divisible and reason in _OVERFLOWS:
+            raise PageOverflow(reason)
+        shown, ids = _shown(amounts), sorted(parcels)
+        detail = {"reason": str(reason), "amounts": shown, "generations": ids}
+        if token:
+            detail["token"] = token
+        record(CounterIncident.Kind.QUARANTINED, self.source, detail, self.using)
+        add_up(self.quarantined, shown)
+        for one in ids:
+            self.forget.setdefault(one, []).extend(amounts)
+
+    def strange(self, fields: Mapping[str, str], parcel: str) -> None:
+        """Write down what was in a parcel and cannot be read."""
+        told = _shown({name: _text(text) for name, text in fields.items()})
+        detail = {"reason": "strange", "fields": told, "generations": [parcel]}
+        record(CounterIncident.Kind.QUARANTINED, self.source, detail, self.using)
+
+    def conflict(self, token: str, counter: str, by: int) -> None:
+        """Note a change that is counted though its token stands for another one."""
+        counted = self.conflicts.setdefault(token, {})
+        counted[_text(counter)] = counted.get(_text(counter), 0) + by
+
+    def tell_conflicts(self) -> None:
+        """Write down all that were noted."""
+        if self.conflicts:
+            detail = {"counted": self.conflicts}
+            record(CounterIncident.Kind.CONFLICT, self.source, detail, self.using)
+
+
+def _shown(found: Mapping[str, _T]) -> dict[str, _T]:
+    """With names that JSON in a database can hold: another process may have written any bytes."""
+    return {_text(name): value for name, value in found.items()}
+
+
+def _text(name: str) -> str:
+    escaped = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return escaped.replace("\0", "\\0")
+
+
+def add_up(amounts: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add amounts to others, by counter."""
+    for counter, by in more.items():
+        amounts[counter] = amounts.get(counter, 0) + by
+
+
+# By how much counters change: by place and key. The place of named counters is "".
+Sums = Mapping[str, Mapping[str, int]]
+# Actors of sets that are too many to be named.
+Registers = Mapping[tuple[str, Cell], Sketch]
+# By their numbers.
+_Measures = Mapping[int, tuple[Measure, Stored]]
+# How many increments with tokens one statement appends.
+_AT_ONCE = 1000
+_C = TypeVar("_C")
+_V = TypeVar("_V")
+
+
+def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
+    """Land one parcel in a transaction of its own, unless it has landed.
+
+    Raises:
+        Busy: others held what is needed, or it took too long. Nothing is landed: try again.
+        Moved: a position of it is not where the parcel begins. Nothing is landed: read the
+            positions again. Only for parcels with positions.
+        OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again; where it has
+            positions, `Moved` then says that it did land, or that another process was faster.
+        CounterUnavailable, ReadOnlyDatabase: nothing is landed.
+        RuntimeError: the caller has a transaction.
+        ValueError: the id of the parcel is not the ``hex`` of a UUIDv7, or is of a later day; it
+            has an id and positions; two of its positions are of one part, or one goes nowhere.
+    """
+    _check(parcel)
+    landing = ParcelLanding(using, parcel.source)
+    with landing.begun([parcel]):
+        return landing.land([parcel])
+
+
+def _check(parcel: Parcel) -> None:
+    """Refuse a parcel that could be taken for another one."""
+    if parcel.moves:
+        if parcel.id:
+            raise ValueError("A parcel has an id or positions, not both.")
+        return
+    # Another spelling would be another claim, and the claim of one that is far ahead would be
+    # forgotten before the parcel is too old.
+    found = UUID(parcel.id)
+    if found.hex != parcel.id or found.version != 7:
+        raise ValueError(f"The id of a parcel is the hex of a UUIDv7, not {parcel.id!r}.")
+    if moment_of(found) > clock.utc() + (REMEMBERED - OLDEST):
+        raise ValueError(
+            f"The parcel {parcel.id} is of {moment_of(found)}, more than 2 days ahead."
+        )
+
+
+class _NotNew(Exception):
+    """Some of the tokens of a page were used before."""
+
+
+class ParcelLanding:
+    """Lands parcels of one source in one database. ``source``: what people call it."""
+
+    def __init__(self, using: str, source: str) -> None:
+        self._using = using
+        self._source = source
+        self._batches = registry.batches(using)
+
+    @contextmanager
+    def begun(self, parcels: Iterable[Parcel]) -> Iterator[None]:
+        """The transaction of a landing; see `SqlBatches.landing`."""
+        # The ledger needs partitions for the increments that have tokens.
+        if any(parcel.tokens for parcel in parcels) and too_few(partitions_ahead(self._using)):
+            make_ahead(self._using)
+        with self._batches.landing():
+            yield
+
+    def land(
+        self, parcels: Sequence[Parcel], sums: Sums | None = None, *, divisible: bool = False
+    ) -> Landed:
+        """Land those that no process has landed, within `begun`.
+
+        Args:
+            parcels: what to land.
+            sums: those of all of them.
+            divisible: whether the caller can land less at once.
+
+        Raises:
+            PageOverflow: a sum doesn't fit, and the parcels are ``divisible``.
+        """
+        claimed = self._batches.claim([parcel for parcel in parcels if not parcel.moves])
+        registry.positions(self._using).move([one for p in parcels for one in p.moves])
+        fresh = [parcel for parcel in parcels if parcel.moves or parcel.id in claimed]
+        landed = Landed(self._source, self._using, len(fresh), divisible=divisible)
+        for parcel in parcels:
+            if not parcel.moves and parcel.id not in claimed:
+                # A process that landed it knows which of its amounts are not in the totals.
+                landed.forget[parcel.id] = list(parcel.sums)
+        due = self._due(fresh, landed)
+        for parcel in fresh:
+            if parcel.strange:
+                landed.strange(parcel.strange, parcel.name)
+        tokened, counted = self._append(due, landed)
+        if sums is None or len(due) < len(parcels) or tokened:
+            sums = sums_of(due, tokened)
+        ids = [parcel.name for parcel in due]
+        cells = [parcel.cells for parcel in due]
+        registers = [parcel.registers for parcel in due]
+        self._add(_with_records_of(cells, sums), landed, ids)
+        if landed.refused:
+            cells = [_without(landed.refused, part) for part in cells]
+            registers = [_without(landed.refused, part) for part in registers]
+        self._add_cells([*cells, *counted], registers, landed, ids)
+        return landed
+
+    def _due(self, fresh: Sequence[Parcel], landed: Landed) -> list[Parcel]:
+        """Those that are not so old that they may have landed and be forgotten."""
+        oldest = self._batches.now() - OLDEST
+        due = []
+        for parcel in fresh:
+            # A position says for ever what has landed.
+            if parcel.moves or moment_of(UUID(parcel.id)) >= oldest:
+                due.append(parcel)
+            else:
+                landed.quarantine("expired", parcel.sums, [parcel.id])
+        return due
+
+    def _append(
+        self, due: Iterable[Parcel], landed: Landed
+    ) -> tuple[Mapping[str, int], list[CellSums[str]]]:
+        """Append increments with tokens to the ledger; without one, add each with its token.
+
+        Returns:
+            Their share of the sums, and the cells of those that this call counts. Even if the sums
+            fail, these are in the ledger.
+        """
+        taken: dict[str, int] = defaultdict(int)
+        cells: list[CellSums[str]] = []
+        for parcel in due:
+            tokened = sorted(parcel.tokens.items())
+            for start in range(0, len(tokened), _AT_ONCE):
+                page = tokened[start : start + _AT_ONCE]
+                for _, (counter, by, own) in self._append_page(page, parcel, landed):
+                    cells.append({(counter, cell): cell.added(by) for cell in own})
+            for counter, by, _ in parcel.tokens.values():
+                taken[counter] += by
+        landed.tell_conflicts()
+        return taken, cells
+
+    def _append_page(
+        self, page: Sequence[tuple[str, Tokened]], parcel: Parcel, landed: Landed
+    ) -> Iterator[tuple[str, Tokened]]:
+        """Append increments in one statement, or by halves; those that are counted by this."""
+        if len(page) == 1:
+            ((token, (counter, by, _)),) = page
+            if self._append_one(UUID(token), counter, by, parcel, landed):
+                yield page[0]
+        elif self._append_new(page):
+            yield from page
+        else:
+            half = len(page) // 2
+            yield from self._append_page(page[:half], parcel, landed)
+            yield from self._append_page(page[half:], parcel, landed)
+
+    def _append_new(self, page: Sequence[tuple[str, Tokened]]) -> bool:
+        """Append increments if all of their tokens are new; else nothing is appended."""
+        deltas = registry.deltas(self._using)
+        try:
+            with deltas.all_or_nothing():
+                entries = {UUID(token): (counter, by) for token, (counter, by, _) in page}
+                if deltas.append_many_once(entries) == 0:
+                    return True
+                raise _NotNew
+        except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
+            raise
+        except (CounterError, DataError, _NotNew):
+            return False
+
+    def _append_one(
+        self, token: UUID, counter: str, by: int, parcel: Parcel, landed: Landed
+    ) -> bool:
+        """Append one increment; whether it is counted by this."""
+        try:
+            outcome = self._append_acknowledged(token, counter, by, landed)
+        except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
+            raise
+        except (CounterError, DataError) as error:
+            # An entry that the ledger refuses must not stop the others.
+            landed.quarantine(type(error).__name__, {counter: by}, [parcel.name], str(token))
+            return False
+        if outcome is not Outcome.APPENDED:
+            # It was counted before, in another way: it was waiting here for nothing.
+            landed.forget.setdefault(parcel.name, []).append(counter)
+        return outcome is Outcome.APPENDED
+
+    def _append_acknowledged(self, token: UUID, counter: str, by: int, landed: Landed) -> Outcome:
+        """Append what its source has acknowledged, also where its token stands for another change.
+
+        Its own token is then made of the change, so that it counts once, too, if it comes again.
+        """
+        try:
+            return self._append_as(token, counter, by)
+        except TokenConflict:
+            own = token_of(f"{token} {by} {counter}", moment_of(token))
+            outcome = self._append_as(own, counter, by)
+        if outcome is Outcome.APPENDED:
+            landed.conflict(str(token), counter, by)
+        return outcome
+
+    def _append_as(self, token: UUID, counter: str, by: int) -> Outcome:
+        if "ledger" in dialect_of(self._using).lacks:
+            exact = registry.strategy(EXACT, NAMED, self._using)
+
+            def add() -> Mapping[str, int | Unknown]:
+                return {counter: exact.apply(Batch((Delta(counter, by),)))[counter]}
+
+            answer = once(Token(str(token)), Call("", {counter: by}), self._using, add)
+            return Outcome.REPLAYED if answer.replayed else Outcome.APPENDED
+        deltas = registry.deltas(self._using)
+        with deltas.all_or_nothing():
+            outcome = deltas.append_once(counter, by, token)
+            if outcome is Outcome.CLAIMED:
+                # It stands for this increment only if it was used for it elsewhere.
+                tokens, call = registry.tokens(self._using), Call("", {counter: by})
+                if not tokens.is_used_for(Token(str(token)), call.fingerprint):
+                    raise TokenConflict(token=str(token))
+        return outcome
+
+    def _add(self, sums: Sums, landed: Landed, due: Sequence[str]) -> None:
+        """Add sums to the totals, each kind of counters in one statement."""
+        for label, group in sorted(sums.items()):
+            refused = {key: "once" for key in group if self._counts_once(label, key)}
+            rest = {key: by for key, by in group.items() if key not in refused}
+            if not label:
+                refused.update(self._batches.land_named(rest) if rest else {})
+            elif column := self._column(label):
+                table, key = column.place().table, column.model._meta.pk
+                refused.update(self._batches.land_records(table, key, rest) if rest else {})
+            else:
+                refused = dict.fromkeys(group, "unknown")
+            landed.counters += sum(1 for key, by in group.items() if by and key not in refused)
+            names = {key: counter_of(label, key) for key in refused}
+            landed.refused.update(names.values())
+            for reason in sorted(set(refused.values())):
+                due_to_it = (key for key, why in refused.items() if why == reason)
+                amounts = {names[key]: group[key] for key in due_to_it if group[key]}
+                if amounts:
+                    landed.quarantine(reason, amounts, due)
+
+    def _add_cells(
+        self,
+        parts: Sequence[CellSums[str]],
+        registers: Sequence[Registers],
+        landed: Landed,
+        due: Sequence[str],
+    ) -> None:
+        """Add to cells, and to sets of actors, for increments that are in the totals or the ledger
+        now."""
+        if not any(parts):
+            return
+        found: dict[tuple[str, Cell | None], int] = {}
+        members: dict[Place, set[int]] = {}
+        measures = self._measures()
+        where = self._where(measures)
+        for (counter, cell), by in chain.from_iterable(part.items() for part in parts):
+            if cell is not None:
+                key, own = where(counter, cell)
+                if own.member:
+                    members.setdefault(place_of(key, own), set()).add(own.member)
+                else:
+                    found[key, own] = found.get((key, own), 0) + by
+        declared = {number: measure for number, (measure, _) in measures.items()}
+        over = self._land_cells({one: by for one, by in found.items() if by}, declared)
+        sets = {place: Sketch.of(of) for place, of in members.items()}
+        for (counter, cell), sketch in chain.from_iterable(part.items() for part in registers):
+            place = place_of(*where(counter, cell))
+            sets[place] = sets.get(place, Sketch()) | sketch
+        self._batches.land_sets(sets)
+        if over:
+            landed.quarantine(
+                "cells", {f"{key} {cell}": by for (key, cell), by in over.items()}, due
+            )
+
+    def _land_cells(self, sums: CellSums[str], measures: Mapping[int, Measure]) -> CellSums[str]:
+        """Add to cells; those whose values do not fit keep no others from landing."""
+        if not sums or self._batches.land_cells(with_ranks(sums, measures)):
+            return {}
+        if len(sums) == 1:
+            return sums
+        where = sorted(sums, key=str)
+        halves = where[: len(where) // 2], where[len(where) // 2 :]
+        return merged(
+            self._land_cells({one: sums[one] for one in half}, measures) for half in halves
+        )
+
+    def _where(self, measures: _Measures) -> Callable[[str, Cell], tuple[str, Cell]]:
+        """Makes of a counter and its cell the key and the cell that are stored.
+
+        Values of tags that are not to be counted apart become ``~``.
+        """
+
+        @cache
+        def kept(measure: int, tags: str) -> str:
+            if not tags or measure not in measures:
+                return tags
+            return registry.measures(self._using).admitted(*measures[measure], tags)
+
+        def where(counter: str, cell: Cell) -> tuple[str, Cell]:
+            tags = kept(cell.measure, cell.tags)
+            own = cell if tags == cell.tags else cell._replace(tags=tags)
+            return counter.partition(" ")[2] or counter, own
+
+        return where
+
+    def _measures(self) -> _Measures:
+        """The declared measures of this database, by their numbers."""
+        known = registry.measures(self._using)
+        declared = [one for one in declared_measures(self._using) if known.find(one.name)]
+        # Also what others have not completed yet: sums are ranked by what is declared here.
+        return {stored.id: (one, stored) for one in declared for stored in [known.ensure(one)]}
+
+    @cached_property
+    def _fields(self) -> Mapping[str, TotalField]:
+        """The counters of records that have a column, by place."""
+        return {f"{field.model._meta.label}.{field.name}": field for field in columns(self._using)}
+
+    def _counts_once(self, label: str, key: str) -> bool:
+        """Whether it counts actors: an amount without them would be a count without rows."""
+        column = self._column(label) if label else None
+        measure = column.measure if column else None if label else registry.policy(key).measure
+        return measure is not None and measure.counts_actors
+
+    def _column(self, label: str) -> TotalField | None:
+        """The field, also where it had this name before."""
+        if label in self._fields or label.count(".") < 2:
+            return self._fields.get(label)
+        present = present_name(label)
+        return next((self._fields[one] for one in self._fields if _lower(one) == present), None)
+
+
+def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None) -> Sums:
+    """The amounts to add, by place and key: the keys of named counters have no white space."""
+    sums: dict[str, int] = {}
+    for parcel in parcels:
+        for counter, by in parcel.sums.items():
+            sums[counter] = sums.get(counter, 0) + by
+    for counter, by in (without or {}).items():
+        sums[counter] = sums.get(counter, 0) - by
+    places: dict[str, dict[str, int]] = {}
+    for counter, by in sums.items():
+        place, _, key = counter.partition(" ") if " " in counter else ("", "", counter)
+        if by:
+            places.setdefault(place, {})[key] = by
+    return places
+
+
+def _without(
+    refused: Collection[str], cells: Mapping[tuple[str, _C], _V]
+) -> Mapping[tuple[str, _C], _V]:
+    """The cells, or sets, of counters whose totals have taken their amounts."""
+    return {where: by for where, by in cells.items() if where[0] not in refused}
+
+
+def _with_records_of(parts: Iterable[CellSums[str]], sums: Sums) -> Sums:
+    """The sums, with zero for records of which cells alone are left.
+
+    Counting up and down gives no sum, and a counter that is removed while pages are read is in
+    none. Their cells land if the record is there.
+    """
+    absent: dict[str, dict[str, int]] = {}
+    for counter, _ in chain.from_iterable(parts):
+        place, _, key = counter.partition(" ")
+        if key and key not in sums.get(place, {}):
+            absent.setdefault(place, {})[key] = 0
+    return {**sums, **{place: {**sums.get(place, {}), **absent[place]} for place in absent}}
+
+
+def _lower(label: str) -> str:
+    """With the name of the model as migrations have it."""
+    app, model, name = label.split(".", 2)
+    return f"{app}.{model}.".lower() + name

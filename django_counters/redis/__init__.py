@@ -1,0 +1,1 @@
+"""Redis: its addresses, the keys, and a client that sends nothing twice."""
