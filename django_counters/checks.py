@@ -382,4 +382,6 @@ def _wanted(setting: Any, alias: str) -> Iterator[tuple[str, str]]:
         }
         yield from ((f"COUNTERS[{name!r}]", what) for what, given in asked.items() if given)
     for place in once_places(alias):
-        yield str(place.field or f"COUNTERS[{place.measure.name!r}]"), "once"
+        if place.measure.condition is not None:
+            label = str(place.field or f"COUNTERS[{place.measure.name!r}]")
+            yield f"{label} ({place.measure.condition.reason})", "conditions"

@@ -636,7 +636,7 @@ def _problems(field: DecimalCounterField) -> Iterator[str]:
     """Yield E038: why a field can't have its decimal places."""
     if not field.has_places:
         yield f"The places {field.places!r} are no integer from 1 to {MOST_PLACES}."
-    if field.measure and field.measure.once:
-        yield "once cannot be with places: people have no decimals."
+    if field.measure and field.measure.condition:
+        yield f"places can't be used, because {field.measure.condition.reason}. Remove one."
     if field.measure and field.measure.quotas:
         yield "a ceiling of periods cannot be with places: it is for integers."

@@ -381,7 +381,7 @@ class ParcelLanding:
     def _add(self, sums: Sums, landed: Landed, due: Sequence[str]) -> None:
         """Add sums to the totals, each kind of counters in one statement."""
         for label, group in sorted(sums.items()):
-            refused = {key: "once" for key in group if self._counts_once(label, key)}
+            refused = {key: "once" for key in group if self._counts_rows(label, key)}
             rest = {key: by for key, by in group.items() if key not in refused}
             if not label:
                 refused.update(self._batches.land_named(rest) if rest else {})
@@ -476,11 +476,11 @@ class ParcelLanding:
         """The counters of records that have a column, by place."""
         return {f"{field.model._meta.label}.{field.name}": field for field in columns(self._using)}
 
-    def _counts_once(self, label: str, key: str) -> bool:
-        """Whether it counts actors: an amount without them would be a count without rows."""
+    def _counts_rows(self, label: str, key: str) -> bool:
+        """Return whether an amount would be a count without rows."""
         column = self._column(label) if label else None
         measure = column.measure if column else None if label else registry.policy(key).measure
-        return measure is not None and measure.counts_actors
+        return measure is not None and measure.counts_rows
 
     def _column(self, label: str) -> TotalField | None:
         """The field, also where it had this name before."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from django_counters.conditions import Conditional
 
 OTHER = "~"
 # Between the values of tags in a cell.
@@ -77,17 +79,6 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
-    """That an actor counts once: for ever, or not again for some time.
-
-    Attributes:
-        time: after which an actor counts again; None for never, unless it is taken back.
-    """
-
-    time: timedelta | None = None
-
-
 class Measure(NamedTuple):
     """The counting beside a total.
 
@@ -97,7 +88,7 @@ class Measure(NamedTuple):
         tags: how many values of each tag are kept apart; later ones are counted as ``~``.
         keep: for how many days a period is kept; for ever where it is not named.
         unique: by which periods distinct actors are counted.
-        once: how often an actor counts; None for any number of times.
+        condition: what has to be so that a change counts; None if each counts.
         top: the periods whose sums are ranked; they are among those that are stored.
         quotas: by how much a counter may be increased in each of some periods; these are stored.
         occurrences: by which periods changes are counted; these are stored.
@@ -108,7 +99,7 @@ class Measure(NamedTuple):
     tags: tuple[tuple[str, int], ...] = ()
     keep: tuple[tuple[str, int], ...] = ()
     unique: tuple[str, ...] = ()
-    once: Once | None = None
+    condition: Conditional | None = None
     top: tuple[str, ...] = ()
     quotas: tuple[tuple[str, int], ...] = ()
     occurrences: tuple[str, ...] = ()
@@ -124,6 +115,6 @@ class Measure(NamedTuple):
         return periods
 
     @property
-    def counts_actors(self) -> bool:
-        """Whether its value is how many actors there are."""
-        return self.once is not None and self.once.time is None
+    def counts_rows(self) -> bool:
+        """Return whether its value is the number of rows of its condition."""
+        return self.condition is not None and self.condition.counts_rows

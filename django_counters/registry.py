@@ -179,7 +179,7 @@ class Registry:
     def actors(self, using: str) -> SqlActors:
         """The actors of a database."""
         known = self._of.actors.get(using)
-        return known or self._of.actors.setdefault(using, SqlActors(Session(using)))
+        return known or self._of.actors.setdefault(using, SqlActors(using))
 
     def kept(self, make: Callable[[str], _V], using: str) -> _V:
         """Return the one object that a class of an app makes for a database."""

@@ -6,7 +6,7 @@ import hashlib
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -103,29 +103,6 @@ class Quota(NamedTuple):
     cell: Cell
     most: int
     zone: str
-
-
-class Claim(NamedTuple):
-    """An actor who counts once; together with a key it names one row.
-
-    Attributes:
-        measure: the number of the measure in its database.
-        actor: the text that stands for the actor.
-        at: when it happened.
-        time: after which the same actor counts again; None for never.
-    """
-
-    measure: int
-    actor: str
-    at: datetime
-    time: timedelta | None = None
-
-
-class OnceResult(NamedTuple):
-    """What became of a change that counts once: whether it counted, and the value."""
-
-    counted: bool
-    value: int
 
 
 class Peak(NamedTuple):

@@ -106,7 +106,7 @@ def test_django_reports_a_wrong_setting() -> None:
     assert found == ["counters.E002"]
 
 
-@pytest.mark.needs("ledger", "once")
+@pytest.mark.needs("ledger", "conditions")
 @pytest.mark.django_db(databases=["default", "other"])
 def test_the_project_of_the_tests_is_clean() -> None:
     found = run_checks(databases=["default", "other"], include_deployment_checks=False)

@@ -395,11 +395,12 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     measure = ref.measure
     parts: list[CellPart] = []
     stored = registry.measures(ref.using).find(measure.name) if measure else None
-    actors = _forget_rows(ref, ["CounterActor"])["CounterActor"] if measure and measure.once else 0
+    name = "CounterActor"
+    rows = _forget_rows(ref, [name])[name] if measure and measure.condition else 0
     outside: Outside | None = None
     waiting = PendingParts((), ())
-    if measure is not None and measure.counts_actors:
-        value = actors
+    if measure is not None and measure.counts_rows:
+        value = rows
         if value:
             strategy_of(ref, ref.using).apply(Batch((_taken(ref, value),)))
     else:
@@ -411,7 +412,7 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
         value = amounts.value + sum(by for _, cell, by in waiting.amounts if cell is None)
         _take(ref, value, amounts, corrections)
     if stored is not None:
-        if measure is not None and measure.counts_actors:
+        if measure is not None and measure.counts_rows:
             _, parts = corrections.counted(ref.key, stored.id)
         _forget_rows(ref, ["CounterRank"])
         corrections.take_back(ref.key, parts, SUM)
@@ -620,7 +621,7 @@ def refuse_stale(ref: Ref, order: Order, before: int, audit: SqlAudit) -> None:
 
 def refuse(ref: Ref, order: Order, before: int) -> None:
     """Refuse an adjustment beyond the bounds, or one that needs a second person."""
-    if ref.measure is not None and ref.measure.counts_actors:
+    if ref.measure is not None and ref.measure.counts_rows:
         problem = f"the value of {ref.label} is its number of actors: count or forget an actor"
         raise errors.InvalidAdjustment(problem=problem)
     delta, limit = order.delta(before), ref.approve_above

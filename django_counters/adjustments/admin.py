@@ -256,7 +256,7 @@ def adjust_url(site: admin.AdminSite, field: str, key: str, measure: Measure | N
 
     It is also empty if the value is the number of actors: such a counter can't be adjusted.
     """
-    if measure is not None and measure.counts_actors:
+    if measure is not None and measure.counts_rows:
         return ""
     return form_url(site, "django_counters_adjust", field, key)
 

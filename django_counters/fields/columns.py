@@ -145,7 +145,7 @@ class BaseCounterField(TotalField):
         if not add or not isinstance(value, int):
             return value
         copied = self._is_of_a_row(model_instance)
-        if value and self.measure and self.measure.counts_actors:
+        if value and self.measure and self.measure.counts_rows:
             if not copied:
                 reason = f"{self._label()} counts actors, so it starts at 0"
                 raise InvalidDelta(delta=value, reason=reason)
@@ -354,7 +354,7 @@ def _projections(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     declared = conf.field_strategy(field.strategy)
     if declared is not None:
         yield from conf.conflicts(declared, field.bounds, field.options, of_field=True)
-    if field.measure and field.measure.counts_actors:
+    if field.measure and field.measure.counts_rows:
         yield from _start(field)
 
 
@@ -362,7 +362,7 @@ def _start(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     for name in ("default", "db_default"):
         number = getattr(field, name)
         if number is not models.NOT_PROVIDED and number != 0:
-            problem = f"The {name} {number!r} cannot be: once counts actors, and starts at 0."
+            problem = f"The {name} is {number!r}. Remove it: a count of rows starts at 0."
             yield "E032", problem
 
 

@@ -25,9 +25,9 @@ from django_counters.twins import alters_data, twin
 from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
 from django_counters.write import maximum
-from django_counters.write.actors import Toggled, toggle
 from django_counters.write.change import Ref
 from django_counters.write.records import native_of, of_record
+from django_counters.write.toggling import Toggled, toggle
 
 
 class Counting:

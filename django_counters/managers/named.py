@@ -36,9 +36,9 @@ from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer, check_key
 from django_counters.values import CountedMany, Result
 from django_counters.write import maximum, pipeline
-from django_counters.write.actors import Toggled, toggle
 from django_counters.write.change import Change, named
 from django_counters.write.native import is_native, within_synchronous_code
+from django_counters.write.toggling import Toggled, toggle
 
 if TYPE_CHECKING:
     from django_counters.adjustments.cases import AdjustedMany, Progress
@@ -285,8 +285,8 @@ class CounterManager(RowsManager[Row]):
         database = using or self._db
         if delta and bounds_of_call(floor, ceiling) is UNBOUNDED and not within_synchronous_code():
             policy = registry.policy(check_key(key))
-            counts_actors = policy.measure is not None and policy.measure.once is not None
-            past = once is not None or immediately or counts_actors
+            conditional = policy.measure is not None and policy.measure.condition is not None
+            past = once is not None or immediately or conditional
             if policy.intake is not None and not past:
                 ref = named(key, database)
                 waits = policy.intake.akeep(Change(ref, delta, route=shard_key, event=event))

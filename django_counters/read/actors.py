@@ -13,6 +13,7 @@ from django_counters import clock
 from django_counters.exceptions import InvalidMoment, UnsupportedActors
 from django_counters.measure import Measure
 from django_counters.options import is_integer
+from django_counters.projections.actors import OncePerActor
 from django_counters.projections.event import actor_of
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
@@ -52,9 +53,9 @@ def has_many(
         label: what people call the counters.
     """
     rows = _rows(measure, using, label).filter(actor=actor_of(who))
-    once = measure.once if measure else None
-    if once is not None and once.time is not None:
-        rows = rows.filter(created_at__gt=clock.shown(clock.utc() - once.time))
+    condition = measure.condition if measure else None
+    if isinstance(condition, OncePerActor) and condition.time is not None:
+        rows = rows.filter(created_at__gt=clock.shown(clock.utc() - condition.time))
     found: set[object] = set()
     texts = list(keys)
     with Session(using).translated():
@@ -80,7 +81,7 @@ def actors(
 
 
 def _rows(measure: Measure | None, using: str, label: str) -> models.QuerySet[CounterActor]:
-    if measure is None or measure.once is None:
+    if measure is None or not isinstance(measure.condition, OncePerActor):
         raise UnsupportedActors(key=label, reason="it declares no once")
     stored = registry.measures(using).find(measure.name)
     rows = CounterActor._base_manager.using(using)

@@ -41,7 +41,7 @@ def event_of_change(
     """What was told of a change of these counters, and whose it is.
 
     Args:
-        takes: it is a decrement. Who takes back what counts once for each actor.
+        takes: it is a decrement. A condition may need to know who takes back.
 
     Raises:
         ValidationError: who is not logged in says when it happened.
@@ -49,7 +49,7 @@ def event_of_change(
     """
     if "at" in asked and not is_user(request):
         raise drf.ValidationError({"at": ["Only who is logged in may say when it happened."]})
-    if takes and not all(target.counts_once for target in targets):
+    if takes and not all(target.has_condition for target in targets):
         if "who" in asked:
             reason = "a decrement takes no one out of a set; leave who out"
             raise InvalidActor(who=asked["who"], reason=reason)

@@ -196,13 +196,13 @@ class Target(ABC):
 
     @property
     def counts_actors(self) -> bool:
-        """Whether it knows who counts: distinct actors are counted, or each counts once."""
-        return self.counts_once or (self.measure is not None and bool(self.measure.unique))
+        """Return whether it has to know who counts: for its condition, or distinct actors."""
+        return self.has_condition or (self.measure is not None and bool(self.measure.unique))
 
     @property
-    def counts_once(self) -> bool:
-        """Whether each actor counts once."""
-        return self.measure is not None and self.measure.once is not None
+    def has_condition(self) -> bool:
+        """Return whether its changes have a condition, as that each actor counts once."""
+        return self.measure is not None and self.measure.condition is not None
 
     @property
     @abstractmethod
@@ -220,8 +220,8 @@ class Target(ABC):
         Raises:
             UnsupportedSeries, InvalidTags, InvalidMoment: it cannot be counted so.
         """
-        if self.counts_once and self.measure and not self.measure.unique:
-            # An actor has a row there, and is in no set.
+        if self.has_condition and self.measure and not self.measure.unique:
+            # The condition takes the actor, and no set does.
             event = event_of(event.at, event.tags)
         if event is not PLAIN:
             known = registry.measures(self.alias)

@@ -9,9 +9,10 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from django_counters.conditions import Condition, ConditionResult
 from django_counters.exceptions import CounterError
 from django_counters.sketches import Sketch
-from django_counters.types import Amounts, Cell, Claim, Delta, OnceResult, Sums
+from django_counters.types import Amounts, Cell, Delta, Sums
 
 
 class Outcome(IntEnum):
@@ -187,8 +188,8 @@ class TotalsStore(ReadsStore, QuotasStore, Protocol):
         None, and nothing changed, where its bounds refuse or increments wait elsewhere.
         """
 
-    def add_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
-        """Add one for an actor, or take it back; None, and nothing changed, as `add`."""
+    def add_on(self, delta: Delta, condition: Condition) -> ConditionResult | None:
+        """Add one, or take one away, on a condition; None, and nothing changed, as `add`."""
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many totals in the order of their keys; their values. Asks no bounds."""
@@ -218,8 +219,10 @@ class PendingStore(ReadsStore, Protocol):
     def add(self, delta: Delta, number: int | None) -> int | None:
         """Add to one counter and return its value; None, and nothing changed, if it cannot."""
 
-    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> OnceResult | None:
-        """Add one for an actor, or take it back; None, and nothing changed, as `add`."""
+    def add_on(
+        self, delta: Delta, number: int | None, condition: Condition
+    ) -> ConditionResult | None:
+        """Add one, or take one away, on a condition; None, and nothing changed, as `add`."""
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many counters, all or none; their values."""

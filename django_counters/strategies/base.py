@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from django_counters import clock
+from django_counters.conditions import Condition, ConditionResult
 from django_counters.exceptions import RecordMissing, UnsupportedConsistency
 from django_counters.stores.base import PendingField, PendingParts, ReadsStore
-from django_counters.types import Batch, Claim, Delta, OnceResult, Peak, Raised, Reading
+from django_counters.types import Batch, Delta, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown
 
 # How many counters one round trip to Redis adds to, if they aren't needed of one moment: 1,000 took
@@ -106,13 +107,13 @@ class Raises(Strategy, Protocol):
         """
 
 
-class CountsOnce(Strategy, Protocol):
-    """A strategy that can count once for each actor."""
+class CountsOnConditions(Strategy, Protocol):
+    """A strategy whose changes can have a condition."""
 
-    def apply_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
-        """Make a change and the row of its actor in one statement.
+    def apply_on(self, delta: Delta, condition: Condition) -> ConditionResult | None:
+        """Make a change and the row of its condition in one statement.
 
-        None, and nothing changed, where it takes two statements, or where the change is refused.
+        None, and nothing changed, if it takes two statements, or if the change is refused.
         """
 
 

@@ -28,7 +28,7 @@ class Capabilities(NamedTuple):
         shards, slots: pending increments are in rows of this kind.
         entries: each change is kept, with its time.
         ranks: one row for each counter and period slows it down no more than its total does.
-        once: it is a `CountsOnce`.
+        conditions: it is a `CountsOnConditions`.
         raises: it is a `Raises`.
     """
 
@@ -42,7 +42,7 @@ class Capabilities(NamedTuple):
     slots: bool = False
     entries: bool = False
     ranks: bool = False
-    once: bool = False
+    conditions: bool = False
     raises: bool = False
 
 

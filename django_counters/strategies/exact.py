@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import nullcontext
 from typing import ClassVar
 
+from django_counters.conditions import Condition, ConditionResult
 from django_counters.exceptions import Contention, CounterError, CounterOverflow, RecordMissing
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
@@ -14,7 +15,7 @@ from django_counters.strategies.base import Heard, Strategy, Summed
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import quota_refusal, refusal, refuse_beyond_quotas
-from django_counters.types import INT8, Amounts, Batch, Claim, Delta, OnceResult, Peak, Raised
+from django_counters.types import INT8, Amounts, Batch, Delta, Peak, Raised
 
 
 class Exact(Summed):
@@ -57,9 +58,9 @@ class Exact(Summed):
             refuse_beyond_quotas(batch.deltas, self._totals, counted=True)
         return values
 
-    def apply_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
-        """Make a change and the row of its actor in one statement."""
-        return self._totals.add_once(delta, claim)
+    def apply_on(self, delta: Delta, condition: Condition) -> ConditionResult | None:
+        """Make a change and the row of its condition in one statement."""
+        return None if delta.quotas else self._totals.add_on(delta, condition)
 
     def _within(self, delta: Delta) -> int:
         """Make an increase for which its periods have room. The total is held when they are asked.
@@ -206,7 +207,7 @@ EXACT = Declaration(
         floors=True,
         ceilings=True,
         ranks=True,
-        once=True,
+        conditions=True,
         raises=True,
     ),
     _exact,

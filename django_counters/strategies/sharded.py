@@ -23,7 +23,7 @@ def _build(table: Table, using: str, _: Shared, *, shards: int | str) -> Strateg
 
 DECLARED = Declaration(
     Sharded,
-    Capabilities(floors=True, shards=True, once=True),
+    Capabilities(floors=True, shards=True, conditions=True),
     _build,
     namespaces=(rows("shards", "a counter"),),
     guesses={"sharded": "Shards belong to named counters; a field is 'slotted'."},

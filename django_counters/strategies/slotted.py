@@ -23,7 +23,7 @@ def _build(table: Table, using: str, _: Shared, *, slots: int | str) -> Strategy
 
 DECLARED = Declaration(
     Slotted,
-    Capabilities(floors=True, slots=True, once=True),
+    Capabilities(floors=True, slots=True, conditions=True),
     _build,
     fields=(rows("slots", "a record")._replace(code="E017"),),
     guesses={"slotted": "Slots belong to records; a named counter is 'sharded'."},

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
+from django_counters.conditions import Condition, ConditionResult
 from django_counters.exceptions import (
     CounterError,
     CounterOverflow,
@@ -19,7 +20,7 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.rights import SqlRights
 from django_counters.strategies.base import Summed
 from django_counters.strategies.refusals import refusal
-from django_counters.types import Batch, Claim, Delta, OnceResult
+from django_counters.types import Batch, Delta
 
 AUTO = "auto"
 MOST_ROWS = 64
@@ -84,11 +85,11 @@ class Spread(Summed):
             raise self._refused(delta)
         return {delta.key: value}
 
-    def apply_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
-        """Make a change and the row of its actor in one statement."""
+    def apply_on(self, delta: Delta, condition: Condition) -> ConditionResult | None:
+        """Make a change and the row of its condition in one statement."""
         self._refuse_ceiling(delta)
         # A floor is not asked: only a counted amount is taken back.
-        return self._pending.add_once(delta, self._number(delta.route), claim)
+        return self._pending.add_on(delta, self._number(delta.route), condition)
 
     def _refuse_ceiling(self, delta: Delta) -> None:
         """Refuse a change that moves towards a ceiling, or what a quota has counted."""

@@ -53,22 +53,22 @@ class ActorCounters(NamedTuple):
 
 
 def once_places(using: str) -> Iterator[ActorCounters]:
-    """The namespaces and fields of a database that declare ``once``."""
+    """The namespaces and fields of a database whose counters have a condition."""
     if COUNTERS.stands_in(using):
         for policy in registry.policies().values():
-            if policy.measure is not None and policy.measure.once is not None:
+            if policy.measure is not None and policy.measure.condition is not None:
                 yield ActorCounters(policy.measure)
     for model in apps.get_models(include_auto_created=True):
         if router.allow_migrate_model(using, model):
             for field in model._meta.local_concrete_fields:
-                if isinstance(field, TotalField) and field.measure and field.measure.once:
+                if isinstance(field, TotalField) and field.measure and field.measure.condition:
                     yield ActorCounters(field.measure, field)
 
 
 def counting_actors(using: str, namespace: str | None = None) -> Iterator[ActorCounters]:
     """Those of which the value is how many actors there are; or a namespace alone."""
     for place in once_places(using):
-        if place.measure.counts_actors and namespace in (None, place.measure.name):
+        if place.measure.counts_rows and namespace in (None, place.measure.name):
             yield place
 
 

@@ -13,15 +13,17 @@ from typing import NamedTuple, Protocol
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
+from django_counters.conditions import Condition
 from django_counters.exceptions import RecordMissing
 from django_counters.features import features
+from django_counters.projections.actors import ACTOR
 from django_counters.projections.event import Event, actor_of
 from django_counters.registry import registry
 from django_counters.sketches import member_of
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.uniques import SqlUniques
 from django_counters.tables import CounterActor, CounterMeasure, CounterUnique
-from django_counters.types import UNBOUNDED, Claim
+from django_counters.types import UNBOUNDED
 from django_counters.upkeep.actors import ActorCounters, once_places
 from django_counters.write.change import Change
 from django_counters.write.pipeline import change
@@ -108,7 +110,7 @@ def _rows(asked: ForgottenActor) -> Iterator[tuple[CounterActor, str]]:
 
 def _deed(asked: ForgottenActor, place: ActorCounters | None) -> str:
     """What becomes of a row."""
-    if place is None or not place.measure.counts_actors:
+    if place is None or not place.measure.counts_rows:
         return "deleted"
     return "renamed" if asked.keep_counts else "taken_back"
 
@@ -125,12 +127,13 @@ def _forgotten(asked: ForgottenActor, row: CounterActor, place: ActorCounters | 
         except RecordMissing:
             deed = "deleted"
     actors = registry.actors(asked.using)
-    claim = Claim(row.measure_id, asked.actor, clock.utc())
+    named = (row.measure_id, row.key, asked.actor, clock.utc())
+    condition = Condition(ACTOR, named, takes_back=True)
     with actors.all_or_nothing():
         if deed == "renamed":
-            actors.rename(row.key, claim, secrets.token_hex(16))
+            actors.rename(condition, secrets.token_hex(16))
         else:
-            actors.release(row.key, claim)
+            actors.met(condition)
     return deed
 
 

@@ -76,7 +76,7 @@ def verify(
         known = known.annotate(head=Left("key", len(prefix))).filter(head=prefix)
     report.checked = known.count() if keys is None else len(keys)
     if keys is None:
-        places = [] if "once" in lacks else list(counting_actors(using, namespace))
+        places = [] if "conditions" in lacks else list(counting_actors(using, namespace))
         report.measures = len(places)
         report.drifts += (drift for place in places for drift in differing(place, using))
         for drifts in attempted(using, lambda feature: [*feature.drifts(using)], report.failed):

@@ -8,7 +8,6 @@ from django.db import models, router
 
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.measure import Measure
-from django_counters.projections.actors import claim_of, refuse_uncounted
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event
 from django_counters.projections.quotas import quotas_of
@@ -103,15 +102,15 @@ class Change(NamedTuple):
         """The delta for a strategy.
 
         Raises:
-            InvalidActor: the counter counts once for each actor; see `write.actors`.
+            CounterError: the counter has a condition; see `write.conditions`.
         """
         if self.ref.measure is not None:
-            refuse_uncounted(self.ref.measure, self.ref.label)
+            refuse_without_condition(self.ref.measure, self.ref.label)
         return self.apart
 
     @property
     def apart(self) -> Delta:
-        """The same without the row of its actor: the caller sees to that."""
+        """The same without the row of its condition: the caller sees to that."""
         ref, bounds = self.ref, self.ref.bounds
         if self.bounds is not UNBOUNDED:
             self._check_that_it_is_here_alone()
@@ -122,7 +121,7 @@ class Change(NamedTuple):
             # The common case: this runs once for each increment.
             return Delta(ref.key, self.by, bounds, self.route)
         event = self.event
-        if ref.measure is not None and ref.measure.once is not None:
+        if ref.measure is not None and ref.measure.condition is not None:
             if not ref.measure.stored and event.at is None and event.tags is None:
                 return Delta(ref.key, self.by, bounds, self.route)
             # An actor who takes something back stays in the sets of distinct actors.
@@ -154,17 +153,27 @@ class Change(NamedTuple):
             raise UnsupportedBounds(key=ref.label, strategy=ref.recipe.strategy)
 
 
+def refuse_without_condition(measure: Measure | None, key: str) -> None:
+    """Refuse a change without the row of a condition.
+
+    Raises:
+        CounterError: the counter has one.
+    """
+    if measure is not None and measure.condition is not None:
+        raise measure.condition.refusal(key)
+
+
 def check_event(ref: Ref, event: Event) -> None:
     """Refuse the event of a change by zero as that of any other change. Nothing is written.
 
-    ``who`` is optional, because no actor is counted.
+    ``who`` is optional, because no row is made.
     """
     if event is PLAIN:
         return
     measure, known = ref.measure, registry.measures(ref.using)
-    if measure is not None and measure.once is not None:
+    if measure is not None and measure.condition is not None:
         if event.who is not None:
-            claim_of(measure, measure.once, ref.label, 1, event, known)
+            measure.condition.condition(Change(ref, 1, event=event), known)
         if not measure.stored:
             event = event._replace(who=None)
         if event == PLAIN:

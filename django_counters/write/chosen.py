@@ -9,7 +9,6 @@ from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, models
 
 from django_counters.exceptions import CounterError, CounterOverflow, OutcomeUnknown, RecordMissing
-from django_counters.projections.actors import refuse_uncounted
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import Event
 from django_counters.projections.quotas import quotas_of
@@ -24,6 +23,7 @@ from django_counters.tables.standing import SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta, Effect, Quota
 from django_counters.values import NewValues
+from django_counters.write.change import refuse_without_condition
 from django_counters.write.pipeline import all_or_nothing
 from django_counters.write.records import CounterColumn, check_record_id
 from django_counters.write.telling import applied, tell
@@ -71,11 +71,11 @@ def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldC
 
     Raises:
         InvalidMoment, InvalidTags, UnsupportedSeries: it cannot be.
-        InvalidActor: it counts once for each actor.
+        CounterError: its changes have a condition.
     """
     place: CounterColumn = field.declared()
     admits, label = not place.recipe.can.outside, place.table.label
-    refuse_uncounted(place.measure, label)
+    refuse_without_condition(place.measure, label)
     known = registry.measures(using)
     effects = effects_of(place.measure, label, by, event, known=known, admits=admits)
     return FieldChange(field, by, effects, quotas_of(place.measure, effects, known))

@@ -41,8 +41,8 @@ def _refuse(ref: Ref) -> None:
         raise UnsupportedMaximum(key=ref.label, reason=ref.intake.reason)
     if is_spread(ref):
         raise UnsupportedMaximum(key=ref.label, reason="other databases count it, too")
-    if ref.measure is not None and ref.measure.once is not None:
-        raise UnsupportedMaximum(key=ref.label, reason="it counts once for each actor")
+    if ref.measure is not None and ref.measure.condition is not None:
+        raise UnsupportedMaximum(key=ref.label, reason=ref.measure.condition.reason)
     if ref.measure is not None:
         reason = "it is counted by period, and a period has what was added, not the largest number"
         raise UnsupportedMaximum(key=ref.label, reason=reason)

@@ -41,7 +41,6 @@ from django_counters.types import (
     sums_of,
 )
 from django_counters.values import Counted, CountedMany, NewValues, Result, Unknown, result_of
-from django_counters.write.actors import change_of_actor
 from django_counters.write.change import Change, Ref, check_event, named
 from django_counters.write.collector import (
     AsyncCollector,
@@ -50,6 +49,7 @@ from django_counters.write.collector import (
     collecting,
     collector_of,
 )
+from django_counters.write.conditions import change_on
 from django_counters.write.once import Call, once
 from django_counters.write.telling import aapplied, applied, tell
 
@@ -63,8 +63,8 @@ def change(asked: Change) -> Result:
     if not asked.by:
         check_event(ref, asked.event)
         return result_of(_present(ref)) if asked.token is None else _change_once(asked, asked.token)
-    if ref.measure is not None and ref.measure.once is not None:
-        return change_of_actor(asked)
+    if ref.measure is not None and ref.measure.condition is not None:
+        return change_on(ref.measure.condition, asked)
     waits = None if ref.intake is None else ref.intake.keep(asked)
     if waits is not None:
         return waits

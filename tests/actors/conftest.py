@@ -12,7 +12,7 @@ from django.db import connection
 from django_counters.models import Counter, CounterActor
 from django_counters.testing import override_counters
 from django_counters.values import Result
-from django_counters.write.actors import Toggled
+from django_counters.write.toggling import Toggled
 from tests.testapp.models import Gem, Note
 
 ONCE: dict[str, Any] = {

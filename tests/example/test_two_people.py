@@ -21,7 +21,7 @@ FIELDS = [
     for model in (Post, Product)
     for field in model._meta.fields
     # Nobody adjusts how many people like something.
-    if isinstance(field, CounterField) and not (field.measure and field.measure.counts_actors)
+    if isinstance(field, CounterField) and not (field.measure and field.measure.counts_rows)
 ]
 
 

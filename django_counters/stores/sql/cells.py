@@ -18,7 +18,7 @@ from django_counters.types import Amounts, Cell, Delta, Sums
 
 # Names of the columns of a change: see `Cells.beside`.
 ONE, NUMBERED = ("v",), ("v", "n")
-ONCE, NUMBERED_ONCE = ("v", "p"), ("v", "n", "p")
+CONDITION, NUMBERED_CONDITION = ("v", "p"), ("v", "n", "p")
 MANY, MANY_NUMBERED = ("k", "v"), ("k", "v", "n")
 _PAGE = 1000
 _Rows = Mapping[Kind, list[tuple[Any, ...]]]

@@ -9,11 +9,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from django_counters.conditions import Condition, ConditionResult
 from django_counters.exceptions import CounterError, CounterOverflow, RecordMissing
-from django_counters.stores.sql.cells import MANY_NUMBERED, NUMBERED, NUMBERED_ONCE
+from django_counters.stores.sql.cells import MANY_NUMBERED, NUMBERED, NUMBERED_CONDITION
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.totals import SqlReads, SqlTotals
-from django_counters.types import INT8, Claim, Delta, OnceResult
+from django_counters.stores.sql.totals import SqlReads, SqlTotals, is_simple
+from django_counters.types import INT8, Delta
 
 
 class SqlPending(SqlReads):
@@ -41,34 +42,34 @@ class SqlPending(SqlReads):
             return None
         return int(rows[0][0])
 
-    def add_once(self, delta: Delta, number: int | None, claim: Claim) -> OnceResult | None:
-        """Add one for an actor, or take it back, with the row of the actor in one statement.
+    def add_on(
+        self, delta: Delta, number: int | None, condition: Condition
+    ) -> ConditionResult | None:
+        """Add one, or take one away, with the row of a condition in one statement.
 
-        None, and nothing changed, where there is no such statement, and where `add` says None.
+        None, and nothing changed, if there is no such statement, or if `add` returns None.
         """
         key, by = delta.key, delta.by
-        if claim.time is not None:
+        if not is_simple(delta, condition):
             return None
-        kind = by, not delta.effects
-        if kind not in self._once:
-            spread = self._session.dialect.actors.spread
-            sql = spread(self._sql, self._quoted, self._reads.one, by, alone=not delta.effects)
-            self._once[kind] = sql
-        sql = self._once[kind]
+        kind = condition.kind
+        wanted = kind, by, not delta.effects
+        if wanted not in self._on:
+            spread = self._session.dialect.conditions.spread
+            alone = not delta.effects
+            sql = spread(kind, self._sql, self._quoted, self._reads.one, by, alone=alone)
+            self._on[wanted] = sql
+        sql = self._on[wanted]
         if sql is None:
             return None
-        params: tuple[Any, ...] = self._actors.row(key, claim)
-        if self._named:
+        params: tuple[Any, ...] = self._conditions.row(condition)
+        if self._named and kind.whole:
             params = (*params, number)
         else:
-            address = self._owner.address(key)
-            params = (
-                *params,
-                key,
-                *self._sql.arrange(by, number, key, address),
-                *self._reading(key),
-            )
-        return self._take(sql, params, NUMBERED_ONCE, delta)
+            held = () if self._named else (key,)
+            change = self._sql.arrange(by, number, key, self._owner.address(key))
+            params = (*params, *held, *change, *self._reading(key))
+        return self._changed(sql, params, NUMBERED_CONDITION, delta)
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many counters, all or none, in the order of their keys; their new values.

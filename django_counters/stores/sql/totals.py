@@ -9,14 +9,15 @@ from uuid import UUID
 
 from django.db import Error
 
+from django_counters.conditions import Condition, ConditionKind, ConditionResult
 from django_counters.exceptions import CounterOverflow
 from django_counters.measure import Kind
-from django_counters.stores.sql.actors import SqlActors
-from django_counters.stores.sql.cells import MANY, ONCE, ONE, CellPart, SqlCells
+from django_counters.stores.sql.cells import CONDITION, MANY, ONE, CellPart, SqlCells
+from django_counters.stores.sql.conditions import SqlConditions
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Owner, Session
-from django_counters.types import UNBOUNDED, Amounts, Bounds, Cell, Claim, Delta, OnceResult
+from django_counters.types import UNBOUNDED, Amounts, Bounds, Cell, Delta
 
 
 class SqlReads:
@@ -31,8 +32,8 @@ class SqlReads:
         self._owner = Owner(table.pending, self._session)
         self._reads = self._session.dialect.reads(self._quoted)
         self._cells = SqlCells(self._session)
-        self._actors = SqlActors(self._session)
-        self._once: dict[tuple[int, bool], str | None] = {}
+        self._conditions = SqlConditions(using)
+        self._on: dict[tuple[ConditionKind, int, bool], str | None] = {}
 
     def read_one(self, key: Hashable) -> Amounts | None:
         """Return the total and the pending amount, of one moment; None if there is neither."""
@@ -91,27 +92,27 @@ class SqlReads:
         """Whether a change is committed by its own statement."""
         return self._session.commits_at_once()
 
-    def _take(
+    def _changed(
         self, sql: str, params: Sequence[Any], columns: Sequence[str], delta: Delta
-    ) -> OnceResult | None:
-        """Make a change together with the row of its actor; None where it is refused."""
+    ) -> ConditionResult | None:
+        """Make a change together with the row of its condition; None if it is refused."""
         try:
             if delta.effects:
                 rows = self._cells.run(sql, params, columns, (delta,))
             else:
                 rows = self._session.run(sql, params)
         except Error as error:
-            with self._overflow(self.label(delta.key)), self._actors.explained():
+            with self._overflow(self.label(delta.key)), self._conditions.explained():
                 raise error from error.__cause__
         if not rows:
             return None
         value, present = rows[0][0], rows[0][-1]
         if isinstance(value, str):
             known, is_present = value.removeprefix("="), value.startswith("=")
-            return OnceResult(not is_present, int(known))
+            return ConditionResult(not is_present, int(known))
         if value is not None:
-            return OnceResult(True, int(value))
-        return None if present is None else OnceResult(False, int(present))
+            return ConditionResult(True, int(value))
+        return None if present is None else ConditionResult(False, int(present))
 
     def _reading(self, key: Hashable) -> tuple[Any, ...]:
         """The parameters that read one value."""
@@ -126,6 +127,11 @@ class SqlReads:
                 raise
             low, high = self.capacity
             raise CounterOverflow(key=what, low=low, high=high) from error
+
+
+def is_simple(delta: Delta, condition: Condition) -> bool:
+    """Return whether one statement can make a change on a condition, if the database has one."""
+    return condition.older_than is None and delta.by == (-1 if condition.takes_back else 1)
 
 
 def _amounts(rows: Iterable[tuple[Any, ...]]) -> dict[Hashable, Amounts]:
@@ -176,33 +182,35 @@ class SqlTotals(SqlReads):
             rows = self._session.run(sql, params)
         return rows[0][0] if rows else None
 
-    def add_once(self, delta: Delta, claim: Claim) -> OnceResult | None:
-        """Add one for an actor, or take it back, with the row of the actor in one statement.
+    def add_on(self, delta: Delta, condition: Condition) -> ConditionResult | None:
+        """Add one, or take one away, with the row of a condition in one statement.
 
-        None, and nothing changed, where there is no such statement, and where `add` says None.
+        None, and nothing changed, if there is no such statement, or if `add` returns None.
         """
         key, by, bounds, _, effects, *_ = delta
         low, high = self.capacity
         free = high - 1 if by > 0 else low + 1
         limit = free if bounds == UNBOUNDED else self._limit(by, bounds)
         # A statement that changes a column cannot be part of one that adds to cells, too.
-        if claim.time is not None or limit is None or (effects and not self.inserts):
+        if limit is None or not is_simple(delta, condition) or (effects and not self.inserts):
             return None
-        kind = by, not effects
-        if kind not in self._once:
-            totals = self._session.dialect.actors.totals
-            sql = totals(self._sql, self._quoted, self._reads.one, by, alone=not effects)
-            self._once[kind] = sql
-        sql = self._once[kind]
+        kind = condition.kind
+        wanted = kind, by, not effects
+        if wanted not in self._on:
+            totals = self._session.dialect.conditions.totals
+            sql = totals(kind, self._sql, self._quoted, self._reads.one, by, alone=not effects)
+            self._on[wanted] = sql
+        sql = self._on[wanted]
         if sql is None:
             return None
-        params = self._actors.row(key, claim)
-        if self.inserts:
-            params = (*params, limit)
-        else:
+        params = (*self._conditions.row(condition), limit)
+        if not self.inserts:
+            *row, _ = params
             held = (key,) if by < 0 else ()
-            params = (*params, *held, limit, key, *self._owner.kind(), *self._reading(key))
-        return self._take(sql, params, ONCE, delta)
+            params = (*row, *held, limit, key, *self._owner.kind(), *self._reading(key))
+        elif not kind.whole:
+            params = (*params, key, *self._reading(key))
+        return self._changed(sql, params, CONDITION, delta)
 
     def add_many(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:
         """Add to many totals in one statement, in the order of their keys; their new values.

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
-from django_counters.stores.sql.dialects.actors import Actors
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql, LandingStatements
+from django_counters.stores.sql.dialects.conditions import Conditions
 from django_counters.stores.sql.dialects.ledger import LedgerStatements
 from django_counters.stores.sql.dialects.positions import Positions
 from django_counters.stores.sql.dialects.spelling import Spelling
@@ -193,7 +193,7 @@ class Dialect(Spelling, Errors):
     def __init__(self) -> None:
         self.samples = Samples(self)
         self.cells = Cells(self)
-        self.actors = Actors(self)
+        self.conditions = Conditions(self)
         self.positions = Positions(self)
 
     @property

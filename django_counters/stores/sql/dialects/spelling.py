@@ -58,7 +58,7 @@ class Spelling(ABC):
         skipping: what follows where it leaves alone what another transaction holds.
         array: makes an array of JSON.
         gathered: makes one of many rows.
-        lacks: what counters can't have there, and the remedy: "ledger", "history", "once" …
+        lacks: what counters can't have there, and the remedy: "ledger", "history", "conditions" …
     """
 
     now = clock = "CURRENT_TIMESTAMP"

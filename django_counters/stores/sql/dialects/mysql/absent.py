@@ -21,7 +21,7 @@ LACKS: Mapping[str, str] = MappingProxyType(
             "'exact' or 'raise'."
         ),
         "history": f"HISTORY isn't offered {_POSTGRESQL}, or count by period with PER.",
-        "once": f"Counting once per actor isn't offered {_POSTGRESQL}, or remove ONCE.",
+        "conditions": f"Conditions aren't offered {_POSTGRESQL}, or remove the option.",
     }
 )
 

@@ -253,7 +253,7 @@ class MySQL(Dialect):
 
     def __init__(self) -> None:
         super().__init__()
-        self.actors = absent("once")
+        self.conditions = absent("conditions")
         self.cells = MysqlCells(self)
         self.landing = MysqlLanding(self)
         self.ledger = NoLedger()

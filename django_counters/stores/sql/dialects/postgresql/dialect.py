@@ -7,8 +7,8 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.claims import BATCHES, LandingStatements
-from django_counters.stores.sql.dialects.postgresql.actors import PostgresActors
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
+from django_counters.stores.sql.dialects.postgresql.conditions import PostgresConditions
 from django_counters.stores.sql.dialects.postgresql.functions import (
     BEYOND_QUOTA,
     install,
@@ -92,7 +92,7 @@ class PostgreSQL(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self.cells = PostgresCells(self)
-        self.actors = PostgresActors(self)
+        self.conditions = PostgresConditions(self)
         self.ledger = PostgresLedger(self)
         self.landing = PostgresLanding(self)
 
