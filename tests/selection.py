@@ -67,6 +67,7 @@ TABLE = {
     "concurrency/test_spread.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
     "concurrency/test_tokens.py": Row(("mariadb", "server"), "locks of InnoDB, too"),
     "docs": Row(NOWHERE, "the pages are the same everywhere"),
+    "docs/test_walks.py": Row(("mariadb",), "statements of MySQL"),
     "example": Row(NOWHERE, "a site on what the other rows prove"),
     "extension": Row(("dialect", "pair", "newest"), "what an app adds, down to Django's apps"),
     "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
