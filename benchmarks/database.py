@@ -17,6 +17,7 @@ from django.db.models import Model
 from django.test import override_settings
 
 from benchmarks.inspection import execute
+from django_counters.cached.sources import slots_of
 from django_counters.models import (
     Counter,
     CounterArchive,
@@ -29,7 +30,6 @@ from django_counters.models import (
     SlottedCounter,
 )
 from django_counters.redis.keys import SLOTS
-from django_counters.registry import slots_of
 
 LEDGER = (CounterDelta, CounterHorizon, CounterToken, CounterPartition, CounterArchive)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.apps.config import AppConfig
@@ -15,7 +15,6 @@ from django.urls import get_resolver
 from django.utils import timezone
 
 from django_counters.access import ACTIONS
-from django_counters.cached.sources import declared_sources
 from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import Feature, absent, contrib_label, features, installed
@@ -23,7 +22,6 @@ from django_counters.fields import CounterField
 from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
-from django_counters.redis.addresses import is_other_cache
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tables.standing import databases
 from django_counters.tenants import SETTING as TENANT
@@ -31,6 +29,10 @@ from django_counters.tenants import makes_cursors, named_callable
 from django_counters.upkeep.actors import once_places
 from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
+from django_counters.upkeep.places import caches
+
+if TYPE_CHECKING:
+    from django_counters.cached.sources import RedisSource
 
 OLDEST_SQLITE = (3, 35, 0)
 
@@ -195,7 +197,7 @@ def check_servers(
 
     return [
         Warning(message, hint=HINTS[code], id=f"counters.{code}")
-        for source in declared_sources(*_used())
+        for source in _redises()
         if source.pending
         for code, message in weaknesses(source.pending)
     ]
@@ -203,12 +205,24 @@ def check_servers(
 
 def _misdeclared() -> Iterator[tuple[str, str]]:
     """E021 for each cache that cannot be counted in; W016 where it is one of another kind."""
-    for source in declared_sources(*_used()):
+    from django_counters.redis.addresses import is_other_cache
+
+    for source in _redises():
         declared_by = ", ".join(source.declared_by)
         if source.problem and is_other_cache(source.name):
             yield "W016", f"{declared_by} cannot be counted here: {source.problem}"
         elif source.problem:
             yield "E021", f"{declared_by} cannot be cached there: {source.problem}"
+
+
+def _redises() -> list[RedisSource]:
+    """Return each Redis that is declared for databases of counters, once. Connects to nothing."""
+    used = _used()
+    if not any(map(caches, used)):
+        return []
+    from django_counters.cached.sources import declared_sources
+
+    return declared_sources(*used)
 
 
 def _used() -> list[str]:

@@ -49,7 +49,7 @@ from django_counters.projections.top import with_ranks
 from django_counters.registry import registry
 from django_counters.sketches import Sketch
 from django_counters.stores.base import Outcome, Parcel, Tokened
-from django_counters.stores.sql.batches import OLDEST, REMEMBERED
+from django_counters.stores.sql.batches import OLDEST, REMEMBERED, SqlBatches
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.measures import Stored
@@ -216,7 +216,7 @@ class ParcelLanding:
     def __init__(self, using: str, source: str) -> None:
         self._using = using
         self._source = source
-        self._batches = registry.batches(using)
+        self._batches = registry.kept(SqlBatches, using)
 
     @contextmanager
     def begun(self, parcels: Iterable[Parcel]) -> Iterator[None]:

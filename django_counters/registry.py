@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import models
+from django.utils.module_loading import import_string
 
 from django_counters.conf import DEFAULT, Policy, policies
-from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import features
-from django_counters.redis.addresses import address_of
-from django_counters.redis.keys import SlotKeys, space_of
 from django_counters.stores.base import DeltasStore
 from django_counters.stores.sql import identity
 from django_counters.stores.sql.actors import SqlActors
-from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
 from django_counters.stores.sql.dialects import Table, dialect_of
-from django_counters.stores.sql.identity import part_of
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.stores.sql.session import Session
@@ -31,18 +26,14 @@ from django_counters.stores.sql.tables import NAMED, records
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
-from django_counters.strategies.declaring import Recipe
-from django_counters.strategies.exact import CACHED_AS_EXACT
+from django_counters.strategies.declaring import Declaration, Recipe
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import named_callable, tenant
 
-if TYPE_CHECKING:
-    from django_counters.cached.pending import RedisPending
-
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-# At the end of the names that flushes write down.
-_SPACE = re.compile("[0-9a-f]{12}")
+#: What counts cached counters if ``COUNTERS_CACHED_AS_EXACT`` is set.
+CACHED_AS_EXACT = "django_counters.cached.strategy.CACHED_AS_EXACT"
 _MOST_ADMITTED = 100_000
 # Names of slots may come from users. A project has fewer fields and namespaces than this.
 _MOST_KEPT = 1_000
@@ -54,8 +45,6 @@ class _Memory:
     def __init__(self) -> None:
         self.strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
         self.tokens: dict[str, SqlTokens] = {}
-        self.batches: dict[str, SqlBatches] = {}
-        self.pending: dict[tuple[str, float, str, str], RedisPending] = {}
         self.deltas: dict[str, DeltasStore] = {}
         self.corrections: dict[tuple[Table, str], SqlCorrections] = {}
         self.admitted: dict[str, set[str]] = {}
@@ -78,8 +67,8 @@ class Registry:
         # The schema or the session can be another one for each tenant, so ids, keys and secrets
         # that were read for one mean nothing for the others.
         self._memories: dict[str, _Memory] = {}
-        # What tests count in, and the block of `identity.apart` that they are in.
-        self._apart: list[tuple[str, RedisPending]] = []
+        # What clears the stores that tests count in, and the block of `identity.apart` of each.
+        self._apart: list[tuple[str, Callable[[], object]]] = []
 
     @property
     def _of(self) -> _Memory:
@@ -143,21 +132,6 @@ class Registry:
         """Where a database keeps the tokens of counters that have no ledger."""
         return self._of.tokens.get(using) or self._of.tokens.setdefault(using, SqlTokens(using))
 
-    def batches(self, using: str) -> SqlBatches:
-        """What lands in a database."""
-        return self._of.batches.get(using) or self._of.batches.setdefault(using, SqlBatches(using))
-
-    def pending(self, cache: str, timeout: float, using: str) -> RedisPending:
-        """The amount that waits in one Redis for one database; see `pending_in`."""
-        # A database has another name while it is tested.
-        wanted = (cache, timeout, using, part_of(using))
-        found = self._of.pending.get(wanted)
-        if found is None:
-            found = self._keep(self._of.pending, wanted, pending_in(cache, timeout, using))
-            if block := identity.block():
-                self._apart.append((block, found))
-        return found
-
     def deltas(self, using: str) -> DeltasStore:
         """The entries of a database."""
         return self._of.deltas.get(using) or self._of.deltas.setdefault(using, _deltas(using))
@@ -198,17 +172,22 @@ class Registry:
             known.clear()
         return known
 
+    def clear_later(self, clear: Callable[[], object]) -> None:
+        """Call a function at the end of the block of `identity.apart`, if there is one."""
+        if block := identity.block():
+            self._apart.append((block, clear))
+
     def clear_apart(self) -> None:
-        """Delete what was counted in Redis in the innermost block of `identity.apart`.
+        """Delete what was counted outside of the database in the innermost `identity.apart`.
 
         Raises:
             CounterUnavailable, OutcomeUnknown: Redis could not be reached.
         """
         block = identity.block()
-        cleared = [pending for within, pending in self._apart if within == block]
+        cleared = [clear for within, clear in self._apart if within == block]
         self._apart = [one for one in self._apart if one[0] != block]
-        for pending in cleared:
-            pending.clear()
+        for clear in cleared:
+            clear()
 
     def _keep(self, kept: dict[_K, _V], key: _K, made: _V) -> _V:
         """Keep what was made, unless another thread was quicker; the oldest one makes room."""
@@ -226,40 +205,9 @@ class Registry:
 def in_effect(recipe: Recipe) -> Recipe:
     """The parts of a declared recipe here: of cached counters, those from the settings."""
     if recipe.can.outside and getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
-        return CACHED_AS_EXACT.recipe()
+        as_exact: Declaration = import_string(CACHED_AS_EXACT)
+        return as_exact.recipe()
     return recipe
-
-
-def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
-    """The amount that waits in one Redis for one database. Opens no connection.
-
-    Args:
-        cache: an alias, or a URL; or the name that a flush has written down, which keeps what was
-            counted under another prefix.
-        timeout: seconds for each reply.
-        using: the database.
-
-    Raises:
-        InvalidConfiguration: redis-py is not installed, or the cache is not a Redis.
-    """
-    # redis-py is an extra.
-    try:
-        from django_counters.cached.pending import RedisPending
-    except ModuleNotFoundError as error:
-        if error.name != "redis":
-            raise
-        problem = "cached counters need redis-py: pip install django-distributed-counters[redis]"
-        raise InvalidConfiguration(problem=problem) from None
-    place, known, space = cache.rpartition("#")
-    if known and _SPACE.fullmatch(space):
-        return RedisPending(address_of(place, {"timeout": timeout}), SlotKeys(using, space), cache)
-    address = address_of(cache, {"timeout": timeout})
-    return RedisPending(address, slots_of(using, address.prefix))
-
-
-def slots_of(using: str, prefix: str) -> SlotKeys:
-    """The keys of the amount that waits for a database, in a cache with a prefix."""
-    return SlotKeys(using, space_of(part_of(using), prefix))
 
 
 def _deltas(using: str) -> DeltasStore:

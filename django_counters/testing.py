@@ -10,11 +10,11 @@ from django.conf import settings
 from django.db import connections
 from django.test import override_settings
 
-from django_counters.cached.sources import PATIENCE, declared
 from django_counters.features import features
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql import identity
+from django_counters.upkeep.places import caches
 
 
 class override_counters(override_settings):  # noqa: N801
@@ -61,8 +61,10 @@ def isolated_counters() -> Iterator[None]:
         finally:
             # A child may have counted where this process did not.
             for using in connections:
-                for cache in declared(using):
-                    registry.pending(cache, PATIENCE, using)
+                for cache in caches(using):
+                    from django_counters.cached.sources import PATIENCE, pending_of
+
+                    pending_of(cache, PATIENCE, using)
 
 
 @contextmanager

@@ -26,9 +26,9 @@ from hypothesis import settings as examples
 from pytest_django import DjangoDbBlocker
 from pytest_django.plugin import blocking_manager_key
 
+from django_counters.cached.sources import slots_of
 from django_counters.contrib.regions.sql import STATEMENTS, UNOFFERED
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.registry import slots_of
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.testing import override_counters
 from tests import template

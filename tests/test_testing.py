@@ -104,7 +104,7 @@ import os
 import pytest
 from django.test import TestCase
 from django_counters.models import Counter
-from django_counters.registry import slots_of
+from django_counters.cached.sources import slots_of
 
 def count():
     assert Counter.objects.increment("views:a") == 1

@@ -15,9 +15,9 @@ from benchmarks.harness import Effort, WrongSum, expect
 from benchmarks.inspection import execute
 from benchmarks.scaling import PARTS
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import slots_of
 from django_counters.models import Counter, CounterDelta
 from django_counters.redis.keys import SLOTS
-from django_counters.registry import slots_of
 from example_project.bootstrap import children
 
 REWRITTEN_WITHIN = 60.0

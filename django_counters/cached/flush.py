@@ -100,7 +100,7 @@ def flush(
         RuntimeError: the caller has a transaction.
     """
     report, began = FlushReport(), time.monotonic()
-    with registry.batches(using).landing():
+    with registry.kept(SqlBatches, using).landing():
         # In a caller's transaction, or without the database, it ends here: nothing is sealed yet.
         pass
     identity = identity_of(using)
@@ -166,7 +166,7 @@ class Generations:
         self._pending = pending
         self._using = using
         self._step = step
-        self._batches = registry.batches(using)
+        self._batches = registry.kept(SqlBatches, using)
         # Before anything is read.
         self._began = _landings(using)
         self._landing = ParcelLanding(using, pending.name)
@@ -397,7 +397,7 @@ def write(judgement: Judgement, pending: RedisPending, using: str) -> tuple[list
     told: list[str] = []
     if judgement == Judgement():
         return told, set()
-    batches = registry.batches(using)
+    batches = registry.kept(SqlBatches, using)
     lost = {slot: list(generations) for slot, generations in judgement.lost.items()}
     for slot, born in _orphans(judgement.births, pending.source, batches).items():
         lost.setdefault(slot, []).extend(f"the one before {generation}" for generation in born)

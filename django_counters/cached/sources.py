@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from django_counters.exceptions import InvalidConfiguration
+from django_counters.redis.addresses import address_of
+from django_counters.redis.keys import SlotKeys, space_of
 from django_counters.registry import registry
+from django_counters.stores.sql.batches import SqlBatches
+from django_counters.stores.sql.identity import part_of
 from django_counters.tables.standing import COUNTERS
-from django_counters.upkeep.places import columns
+from django_counters.upkeep.places import caches
 
 if TYPE_CHECKING:
     from django_counters.cached.pending import RedisPending
 
+# At the end of the names that flushes write down.
+_SPACE = re.compile("[0-9a-f]{12}")
 # A flush waits longer than an increment.
 PATIENCE = 5.0
 
@@ -55,7 +63,7 @@ def known(using: str) -> Iterator[RedisSource]:
     """Every Redis that is declared for a database, or was. Connects to none of them."""
     if not COUNTERS.stands_in(using):
         return
-    flushed = set(registry.batches(using).sources())
+    flushed = set(registry.kept(SqlBatches, using).sources())
     for source in declared_sources(using):
         stored = source.pending.source if source.pending else ""
         yield source._replace(was_flushed=stored in flushed)
@@ -66,30 +74,69 @@ def known(using: str) -> Iterator[RedisSource]:
 
 def declared_sources(*aliases: str) -> list[RedisSource]:
     """Every Redis that is declared for one of these databases, once. Connects to nothing."""
-    caches = {cache: (using, by) for using in aliases for cache, by in declared(using).items()}
+    found = {cache: (using, by) for using in aliases for cache, by in caches(using).items()}
     return [
         _source(cache, using)._replace(declared_by=tuple(by))
-        for cache, (using, by) in sorted(caches.items())
+        for cache, (using, by) in sorted(found.items())
     ]
 
 
 def _source(cache: str, using: str) -> RedisSource:
     try:
-        pending = registry.pending(cache, PATIENCE, using)
+        pending = pending_of(cache, PATIENCE, using)
     except InvalidConfiguration as error:
         # There may be a password in a URL.
         return RedisSource("Redis" if "://" in cache else cache, None, error.problem)
     return RedisSource(pending.name, pending)
 
 
-def declared(using: str) -> dict[str, list[str]]:
-    """The caches of cached counters, and the namespaces and fields that declare each."""
-    found: dict[str, list[str]] = {}
-    for namespace, policy in registry.policies().items():
-        if policy.recipe.can.outside:
-            found.setdefault(policy.recipe.cache, []).append(f"COUNTERS[{namespace!r}]")
-    for field in columns(using):
-        recipe = field.declared().recipe
-        if recipe.can.outside:
-            found.setdefault(recipe.cache, []).append(f"{field.model._meta.label}.{field.name}")
-    return dict(sorted(found.items()))
+@dataclass(frozen=True)
+class _Place:
+    """What a `RedisPending` is kept under. ``part``: a database is another one in each test."""
+
+    cache: str
+    timeout: float
+    part: str
+
+    def __call__(self, using: str) -> RedisPending:
+        """Make it. In a test it is cleared at the end."""
+        made = pending_in(self.cache, self.timeout, using)
+        registry.clear_later(made.clear)
+        return made
+
+
+def pending_of(cache: str, timeout: float, using: str) -> RedisPending:
+    """The one object that this process keeps of `pending_in`."""
+    return registry.kept(_Place(cache, timeout, part_of(using)), using)
+
+
+def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
+    """The amount that waits in one Redis for one database. Opens no connection.
+
+    Args:
+        cache: an alias, or a URL; or the name that a flush has written down, which keeps what was
+            counted under another prefix.
+        timeout: seconds for each reply.
+        using: the database.
+
+    Raises:
+        InvalidConfiguration: redis-py is not installed, or the cache is not a Redis.
+    """
+    # redis-py is an extra.
+    try:
+        from django_counters.cached.pending import RedisPending
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        problem = "cached counters need redis-py: pip install django-distributed-counters[redis]"
+        raise InvalidConfiguration(problem=problem) from None
+    place, known, space = cache.rpartition("#")
+    if known and _SPACE.fullmatch(space):
+        return RedisPending(address_of(place, {"timeout": timeout}), SlotKeys(using, space), cache)
+    address = address_of(cache, {"timeout": timeout})
+    return RedisPending(address, slots_of(using, address.prefix))
+
+
+def slots_of(using: str, prefix: str) -> SlotKeys:
+    """The keys of the amount that waits for a database, in a cache with a prefix."""
+    return SlotKeys(using, space_of(part_of(using), prefix))

@@ -69,6 +69,7 @@ class CachedStore(Protocol):
 
     name: str
     shown: str
+    source: str
 
     def add(self, deltas: Mapping[str, Delta], age: int) -> Any:
         """Add to counters and their cells; `Added`.

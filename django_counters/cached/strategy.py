@@ -14,6 +14,7 @@ from django.utils.asyncio import async_unsafe
 
 from django_counters import clock
 from django_counters.cached.asking import PAUSES, Asking, CachedParts, Pause, Steps, arun, run
+from django_counters.cached.sources import pending_of
 from django_counters.cached.store import (
     LARGEST_SUM,
     NO_TOTALS,
@@ -40,6 +41,7 @@ from django_counters.stores.base import PendingField, PendingParts
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
+from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies import exact, ledger
 from django_counters.strategies.base import AT_ONCE, Claimed, Heard, Outside, Strategy
 from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
@@ -254,6 +256,11 @@ class Cached(Outside):
             self._pending.look(counters, NO_TOTALS)
         )
         return {counters[counter]: seen.waits for counter, seen in found.items()}
+
+    @property
+    def source(self) -> str:
+        """The name of this Redis in the database."""
+        return self._pending.source
 
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
         """Which of these generations have landed."""
@@ -517,7 +524,7 @@ def _build(
 ) -> Strategy:
     detour = _DETOURS.get(on_redis_down)
     spill = None if detour is None else shared.strategy(detour, table, using)
-    pending = shared.pending(cache, timeout, using)
+    pending = pending_of(cache, timeout, using)
     unsent = partial(record_unsent, using, pending.name)
     admitted = shared.measures(using).with_admitted
     return Cached(pending, SqlLanded(table, using), spill, unsent, admitted, table.label, returns)
@@ -575,4 +582,24 @@ DECLARED = Declaration(
         _RETURNS,
     ),
     guesses={"redis": _IS_REDIS, "valkey": _IS_REDIS},
+)
+
+
+class CachedAsExact(exact.Exact):
+    """Cached counters where there is no Redis: for development and tests.
+
+    A change is part of the caller's transaction, and each reading is exact, with any `consistency`.
+    """
+
+    name: ClassVar[str] = "cached as exact"
+    consistencies: ClassVar[tuple[str, ...]] = ("exact", "cached")
+
+
+def _as_exact(table: Table, using: str, _: Shared) -> Strategy:
+    return CachedAsExact(SqlTotals(table, using))
+
+
+# It cannot be declared: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
+CACHED_AS_EXACT = Declaration(
+    CachedAsExact, Capabilities(in_place=True, cached=True, ranks=True, raises=True), _as_exact
 )

@@ -12,8 +12,6 @@ from selectors import EVENT_READ, DefaultSelector
 from types import FrameType
 from typing import Any
 
-from django_counters.cached.flush import FlushReport as Flushed
-from django_counters.cached.flush import flush as land
 from django_counters.features import Done
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.prune import prune_all
@@ -26,13 +24,16 @@ from django_counters.upkeep.verify import verify as compare
 MOST_SHOWN = 20
 
 
-def flush(using: str) -> Done:
-    """Flush; leave out a Redis that another process is flushing."""
-    return flushed(using, land(using, alone=True))
+def flush(using: str, **options: Any) -> Done:
+    """Flush; leave out a Redis server that another process is flushing.
 
+    Args:
+        using: the database.
+        **options: as `django_counters.cached.flush.flush`.
+    """
+    from django_counters.cached import flush as cached
 
-def flushed(using: str, report: Flushed) -> Done:
-    """The result of a flush, in words."""
+    report = cached.flush(using, **{"alone": True, **options})
     parts = (
         f"{report.counters} counters changed by {report.generations} generations",
         f"busy: {', '.join(report.busy)}" if report.busy else "",

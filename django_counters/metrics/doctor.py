@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
 
-from django_counters.cached.sources import RedisSource
 from django_counters.conf import problems
 from django_counters.features import Finding, Verdict, installed
 from django_counters.metrics.facts import (
@@ -31,6 +31,9 @@ from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.ledger import State
 from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
+
+if TYPE_CHECKING:
+    from django_counters.cached.sources import RedisSource
 
 # The facts that findings are about.
 NEEDED = (

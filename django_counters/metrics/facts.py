@@ -20,21 +20,22 @@ from django.utils.translation import gettext_noop
 from django_counters import clock
 from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
-from django_counters.cached.sources import RedisSource, known
 from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.features import Feature, Finding, GaugeValue, attempted, contained
 from django_counters.read.values import values_of
 from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
+from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.identity import identity_of
 from django_counters.tables import CounterBatch, CounterIncident, CounterMember
 from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of
 from django_counters.upkeep.ledger import State, state
-from django_counters.upkeep.places import Stranger, places, strangers
+from django_counters.upkeep.places import Stranger, caches, places, strangers
 
 if TYPE_CHECKING:
     from django_counters.cached.pending import RedisPending
+    from django_counters.cached.sources import RedisSource
 
 logger = logging.getLogger("django_counters")
 # How long an incident is recent.
@@ -340,6 +341,12 @@ def _members(using: str) -> tuple[Members, ...]:
 
 def _redises(using: str) -> tuple[Redis, ...]:
     """Return each Redis of a database. Sends nothing to it yet."""
+    if not (
+        caches(using) or (COUNTERS.stands_in(using) and registry.kept(SqlBatches, using).sources())
+    ):
+        return ()
+    from django_counters.cached.sources import known
+
     return tuple(Redis(source, source.problem) for source in known(using))
 
 

@@ -15,10 +15,10 @@ from django_counters.conf import Policy
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
-from django_counters.redis.addresses import TIMEOUT
 from django_counters.redis.keys import SLOTS, slot_of
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterBatch
 from django_counters.tables.standing import COUNTERS, ENTRIES
@@ -196,11 +196,11 @@ def as_of(source: CellSource, using: str) -> datetime | None:
     Of cached counters: when the generation was opened that was landed last. The amount counted
     before it is in those that were landed earlier, or lost.
     """
-    recipe = source.recipe
-    if not recipe.can.outside:
+    outside = registry.outside(source.recipe, NAMED, using)
+    if outside is None:
         return clock.now()
-    part = registry.pending(recipe.cache, TIMEOUT, using).source
-    landed = CounterBatch._base_manager.using(using).filter(source=part).order_by("-generation")
+    batches = CounterBatch._base_manager.using(using).filter(source=outside.source)
+    landed = batches.order_by("-generation")
     with Session(using).translated():
         last = [landed.filter(slot=slot).first() for slot in source.slots(using)]
     opened = [moment_of(batch.generation) for batch in last if batch is not None]

@@ -77,6 +77,10 @@ class Outside(Strategy, Protocol):
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The pending amount for counters, in each generation."""
 
+    @property
+    def source(self) -> str:
+        """Where increments wait: the name that the database has of it."""
+
     def landed_among(self, generations: Sequence[str]) -> frozenset[str]:
         """Which of these generations are in the database."""
 

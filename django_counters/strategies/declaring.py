@@ -58,9 +58,6 @@ class Shared(Protocol):
     def measures(self, using: str) -> SqlMeasures:
         """The measures that a database has."""
 
-    def pending(self, cache: str, timeout: float, using: str) -> Any:
-        """The amount that waits in one Redis for one database."""
-
 
 @dataclass(frozen=True, eq=False)
 class Declaration:

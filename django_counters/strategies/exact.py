@@ -1,4 +1,4 @@
-"""The exact strategy, and cached counters as exact: one row per counter, the total is the value."""
+"""The exact strategy: one row per counter, the total is the value."""
 
 from __future__ import annotations
 
@@ -182,22 +182,8 @@ def _bare(delta: Delta) -> Delta:
     return delta._replace(effects=(), quotas=())
 
 
-class CachedAsExact(Exact):
-    """Cached counters where there is no Redis: for development and tests.
-
-    A change is part of the caller's transaction, and each reading is exact, with any `consistency`.
-    """
-
-    name: ClassVar[str] = "cached as exact"
-    consistencies: ClassVar[tuple[str, ...]] = ("exact", "cached")
-
-
 def _exact(table: Table, using: str, _: Shared) -> Strategy:
     return Exact(SqlTotals(table, using))
-
-
-def _as_exact(table: Table, using: str, _: Shared) -> Strategy:
-    return CachedAsExact(SqlTotals(table, using))
 
 
 EXACT = Declaration(
@@ -213,8 +199,4 @@ EXACT = Declaration(
     _exact,
     namespaces=(),
     fields=(),
-)
-# It cannot be declared: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
-CACHED_AS_EXACT = Declaration(
-    CachedAsExact, Capabilities(in_place=True, cached=True, ranks=True, raises=True), _as_exact
 )

@@ -22,6 +22,7 @@ from django.db.migrations import (
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 
+from django_counters.registry import registry
 from django_counters.stores.sql.folding import Folded, SqlFolding
 from django_counters.stores.sql.tables import NAMED, slots
 from django_counters.tables.counter import CounterColumns
@@ -193,6 +194,19 @@ def columns(using: str) -> Iterator[TotalField]:
             for field in model._meta.local_concrete_fields:
                 if isinstance(field, TotalField) and not issubclass(model, CounterColumns):
                     yield field
+
+
+def caches(using: str) -> dict[str, list[str]]:
+    """Return each cache that a namespace or field declares, and who declares it."""
+    found: dict[str, list[str]] = {}
+    for namespace, policy in registry.policies().items():
+        if policy.recipe.can.outside:
+            found.setdefault(policy.recipe.cache, []).append(f"COUNTERS[{namespace!r}]")
+    for field in columns(using):
+        recipe = field.declared().recipe
+        if recipe.can.outside:
+            found.setdefault(recipe.cache, []).append(f"{field.model._meta.label}.{field.name}")
+    return dict(sorted(found.items()))
 
 
 def _kinds(using: str) -> list[tuple[ContentType, str]]:

@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django_counters import clock
 from django_counters.features import attempted
 from django_counters.registry import registry
-from django_counters.stores.sql.batches import REMEMBERED
+from django_counters.stores.sql.batches import REMEMBERED, SqlBatches
 from django_counters.tables import CounterBatch, CounterIncident, CounterPosition, CounterToken
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
@@ -51,7 +51,7 @@ def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
     """
     if not router.allow_migrate_model(using, CounterBatch):
         return 0
-    return registry.batches(using).prune()
+    return registry.kept(SqlBatches, using).prune()
 
 
 def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
@@ -62,7 +62,7 @@ def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
     """
     if not router.allow_migrate_model(using, CounterPosition):
         return 0
-    before = registry.batches(using).now() - REMEMBERED
+    before = registry.kept(SqlBatches, using).now() - REMEMBERED
     return registry.positions(using).prune(SOURCE, before)
 
 

@@ -11,8 +11,8 @@ import redis
 from django.db import connection
 from django.test import override_settings
 
+from django_counters.cached.sources import slots_of
 from django_counters.redis.keys import SLOTS
-from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 from example_project.demonstrations import caches, columns, peers, transactions
 from example_project.demonstrations.outcome import Demonstration, Outcome

@@ -26,9 +26,9 @@ from benchmarks.models import DaySketch
 from benchmarks.session import Session
 from benchmarks.settings import COUNTERS
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import slots_of
 from django_counters.models import Counter, CounterCell, CounterShard
 from django_counters.redis.keys import SLOTS
-from django_counters.registry import slots_of
 from django_counters.sketches import EXACT
 
 pytestmark = [

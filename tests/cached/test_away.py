@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from django_counters import Unknown, clock
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import slots_of
 from django_counters.exceptions import (
     CounterUnavailable,
     OutcomeUnknown,
@@ -22,7 +23,6 @@ from django_counters.exceptions import (
 )
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.redis.keys import slot_of
-from django_counters.registry import slots_of
 from django_counters.strategies.base import AT_ONCE
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

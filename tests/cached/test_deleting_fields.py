@@ -10,8 +10,8 @@ import pytest
 from django.db import transaction
 
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in
 from django_counters.models import CounterIncident
-from django_counters.registry import pending_in
 from tests.cached.test_fields import column
 from tests.cached.test_round_trips import watched
 from tests.testapp.models import Abstract, Article, Beacon, City, Review

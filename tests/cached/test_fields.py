@@ -13,6 +13,7 @@ from django.db import models, transaction
 from django.db.models.query import ModelIterable
 
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in
 from django_counters.exceptions import (
     InvalidPeriod,
     RecordMissing,
@@ -22,7 +23,6 @@ from django_counters.exceptions import (
     UnsupportedToken,
 )
 from django_counters.models import Counter, CounterIncident
-from django_counters.registry import pending_in
 from django_counters.types import Delta
 from django_counters.values import Counted
 from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket

@@ -14,10 +14,10 @@ from django.db import transaction
 
 from django_counters import clock
 from django_counters.cached.flush import FlushReport, flush
+from django_counters.cached.sources import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
 from django_counters.redis import keys
 from django_counters.redis.keys import PLACES, slot_of
-from django_counters.registry import pending_in, slots_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8, Delta

@@ -19,10 +19,9 @@ from django.db import connections
 from django.test import override_settings
 
 from django_counters.cached.flush import FlushReport
-from django_counters.cached.sources import sources
+from django_counters.cached.sources import slots_of, sources
 from django_counters.models import Counter
 from django_counters.redis.keys import SLOTS
-from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 from django_counters.types import INT8
 from tests.cached.test_metrics import NOBODY

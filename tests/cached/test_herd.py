@@ -15,9 +15,9 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
+from django_counters.cached.sources import pending_in, slots_of
 from django_counters.models import Counter, CounterShard
 from django_counters.redis.keys import slot_of
-from django_counters.registry import pending_in, slots_of
 from django_counters.tokens import mint
 from tests.cached.test_away import database_away
 from tests.cached.test_round_trips import watched

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident
 from django_counters.redis.keys import PLACES, SLOTS, slot_of
-from django_counters.registry import pending_in, slots_of
 from django_counters.testing import override_counters
 from django_counters.types import Delta
 from tests.cached.test_flush import KEYS, Killed, kill_at, stored

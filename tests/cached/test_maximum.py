@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import Unknown
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import slots_of
 from django_counters.exceptions import (
     Contention,
     CounterOverflow,
@@ -20,7 +21,6 @@ from django_counters.exceptions import (
 )
 from django_counters.models import Counter, CounterIncident, CounterShard
 from django_counters.redis.keys import slot_of
-from django_counters.registry import slots_of
 from django_counters.signals import batch_applied
 from django_counters.testing import override_counters
 from tests.adjustments.adjustables import WHO

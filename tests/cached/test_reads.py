@@ -13,13 +13,13 @@ from django.db import connection, transaction
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import slots_of
 from django_counters.exceptions import (
     InvalidPeriod,
     UnsupportedConsistency,
 )
 from django_counters.models import Counter, CounterShard
 from django_counters.redis.keys import slot_of
-from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]

@@ -12,6 +12,7 @@ import redis
 from asgiref.sync import async_to_sync
 
 from django_counters.cached.requests import Requests
+from django_counters.cached.sources import pending_in
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.metrics.facts import weaknesses
 from django_counters.models import Counter, CounterDelta
@@ -20,7 +21,6 @@ from django_counters.redis.client import client_of
 from django_counters.redis.commands import Lost, refusal
 from django_counters.redis.keys import SlotKeys
 from django_counters.redis.routes import Breaker, Route
-from django_counters.registry import pending_in
 from django_counters.testing import override_counters
 from django_counters.values import Unknown
 from tests.redis.servers import needs_redis, running

@@ -15,9 +15,9 @@ from django.db import transaction
 from django_counters import clock
 from django_counters.cached import requests as scripts
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import slots_of
 from django_counters.models import Counter
 from django_counters.redis.commands import Script
-from django_counters.registry import slots_of
 from django_counters.tokens import mint
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -14,10 +14,11 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_counters.cached.flush import flush
-from django_counters.cached.sources import known
+from django_counters.cached.pending import RedisPending
+from django_counters.cached.sources import known, slots_of
 from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterBatch, CounterIncident
-from django_counters.registry import registry, slots_of
+from django_counters.registry import registry
 from django_counters.stores.sql.identity import identity_of
 from django_counters.testing import isolated_counters, override_counters
 from tests.redis.servers import needs_redis, running
@@ -40,8 +41,9 @@ def rename(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 
 def clear() -> None:
-    for pending in list(registry._of.pending.values()):
-        pending.clear()
+    for kept in list(registry._of.kept.values()):
+        if isinstance(kept, RedisPending):
+            kept.clear()
 
 
 def stored() -> dict[str, int]:

@@ -12,8 +12,8 @@ from django.test import override_settings
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import slots_of
 from django_counters.models import Counter
-from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.cached.test_flush import Killed, kill_at

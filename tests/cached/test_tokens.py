@@ -16,6 +16,7 @@ from django.test import override_settings
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in, slots_of
 from django_counters.cached.strategy import AHEAD, TOKEN_WINDOW
 from django_counters.exceptions import (
     CounterOverflow,
@@ -28,7 +29,6 @@ from django_counters.exceptions import (
 )
 from django_counters.models import Counter, CounterIncident
 from django_counters.redis.keys import SLOTS
-from django_counters.registry import pending_in, slots_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
 from django_counters.types import Delta

@@ -13,10 +13,10 @@ from django.db import transaction
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in, slots_of
 from django_counters.exceptions import CounterOverflow, TokenConflict, UnsupportedBounds
 from django_counters.models import Counter, CounterIncident
 from django_counters.redis.keys import SLOTS, slot_of
-from django_counters.registry import pending_in, slots_of
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.testing import override_counters

@@ -15,6 +15,7 @@ from django_counters.landing import Landed, land
 from django_counters.models import Counter, CounterBatch, CounterDelta, CounterIncident
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel, Tokened
+from django_counters.stores.sql.batches import SqlBatches
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint, token_of
 from django_counters.types import INT8
@@ -76,9 +77,9 @@ def test_two_who_land_it_at_once(commits: bool) -> None:
     parcel = parcel_of({"a": 5})
     with beside() as call:
         try:
-            with registry.batches("default").landing():
-                assert registry.batches("default").claim([parcel]) == {parcel.id}
-                registry.batches("default").land_named(parcel.sums)
+            with registry.kept(SqlBatches, "default").landing():
+                assert registry.kept(SqlBatches, "default").claim([parcel]) == {parcel.id}
+                registry.kept(SqlBatches, "default").land_named(parcel.sums)
                 second = call(partial(land, parcel))
                 wait_for_lock()
                 if not commits:
@@ -174,6 +175,6 @@ def test_an_old_one_is_not_counted() -> None:
     assert land(parcel).quarantined == {"a": 5}
     # Its claim is forgotten before it could be told from one that has landed.
     CounterBatch.objects.update(applied_at=clock.now() - timedelta(days=31))
-    registry.batches("default").prune()
+    registry.kept(SqlBatches, "default").prune()
     assert land(parcel).quarantined == {"a": 5}
     assert_counts({"a": 0})

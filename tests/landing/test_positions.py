@@ -15,6 +15,7 @@ from django_counters.landing import land
 from django_counters.models import Counter, CounterBatch, CounterIncident, CounterPosition
 from django_counters.registry import registry
 from django_counters.stores.base import Move, Parcel
+from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.positions import Moved, Position
 from django_counters.testing import assert_counts
 from tests.concurrency.victims import victims
@@ -118,9 +119,9 @@ def test_what_is_refused_is_told_with_the_positions() -> None:
 
 def test_a_rollback_leaves_the_position() -> None:
     registry.positions("default").make("clicks", "0")
-    with pytest.raises(ZeroDivisionError), registry.batches("default").landing():
+    with pytest.raises(ZeroDivisionError), registry.kept(SqlBatches, "default").landing():
         registry.positions("default").move([Move("clicks", "0", "", "5")])
-        registry.batches("default").land_named({"a": 5})
+        registry.kept(SqlBatches, "default").land_named({"a": 5})
         raise ZeroDivisionError
     assert positions() == {"0": ""}
     assert_counts({"a": 0})
@@ -136,9 +137,9 @@ def test_two_who_land_it_at_once(before: str, commits: bool) -> None:
     same = page({"a": 5}, ("0", before, "9"))
     with beside() as call:
         try:
-            with registry.batches("default").landing():
+            with registry.kept(SqlBatches, "default").landing():
                 registry.positions("default").move(same.moves)
-                registry.batches("default").land_named(same.sums)
+                registry.kept(SqlBatches, "default").land_named(same.sums)
                 second = call(partial(land, same))
                 wait_for_lock()
                 if not commits:
@@ -159,7 +160,7 @@ def test_parts_move_in_one_order() -> None:
     """Else two who move the same parts wait for each other."""
     parts = [(part, "", "1") for part in "ab"]
     land(page({}, *parts))
-    known, batches = registry.positions("default"), registry.batches("default")
+    known, batches = registry.positions("default"), registry.kept(SqlBatches, "default")
     with beside() as call:
         with batches.landing():
             known.move([Move("clicks", "a", "1", "2")])
@@ -174,7 +175,7 @@ def test_parts_move_in_one_order() -> None:
 
 @pytest.mark.many_writers
 def test_a_part_is_held_by_one() -> None:
-    known, batches = registry.positions("default"), registry.batches("default")
+    known, batches = registry.positions("default"), registry.kept(SqlBatches, "default")
     for part in "ab":
         known.make("clicks", part)
 
@@ -210,4 +211,4 @@ def test_the_table_says_when_it_moved() -> None:
     land(page({}, ("0", "", "5"), timeline="t1"))
     row = CounterPosition._base_manager.get()
     assert str(row) == "clicks [0] 5"
-    assert abs((registry.batches("default").now() - row.moved_at).total_seconds()) < 60
+    assert abs((registry.kept(SqlBatches, "default").now() - row.moved_at).total_seconds()) < 60

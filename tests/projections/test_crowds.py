@@ -10,10 +10,10 @@ import pytest
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in, slots_of
 from django_counters.models import Counter, CounterIncident, CounterMember, CounterUnique
 from django_counters.read.series import Series
 from django_counters.redis.keys import RANKS, cell_field, cell_in, set_in, slot_of
-from django_counters.registry import pending_in, slots_of
 from django_counters.sketches import KEPT, MEMBERS, REGISTERS, Sketch
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

@@ -10,9 +10,9 @@ import pytest
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in, slots_of
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterMeasure
 from django_counters.redis.keys import SLOTS, cell_field, cell_in, slot_of
-from django_counters.registry import pending_in, slots_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell, Delta, Effect

@@ -21,6 +21,7 @@ from django_counters.exceptions import (
 )
 from django_counters.models import Counter
 from django_counters.registry import registry
+from django_counters.stores.sql.batches import SqlBatches
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.servers import backend, end, waiters
 
@@ -59,7 +60,7 @@ def test_a_closed_database() -> None:
             for key in ("counted:a", "orders:a", "recorded:a")
         ),
         lambda using: Counter.objects.series("cached:a", using=using).as_of,
-        lambda using: registry.batches(using).sources(),
+        lambda using: registry.kept(SqlBatches, using).sources(),
         _collect,
     ]
     declared: dict[str, dict[str, Any]] = {

@@ -15,6 +15,7 @@ from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import CounterPosition
 from django_counters.registry import registry
+from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.positions import Position
 from tests.streams.conftest import Clicks
 from tests.streams.conftest import clicks as clicks  # a fixture
@@ -36,7 +37,7 @@ def lags() -> dict[str, float]:
 @pytest.fixture
 def waiting(clicks: Clicks) -> list[str]:
     """Three messages, of a minute each; the first one is counted."""
-    now = int(registry.batches("default").now().timestamp() * 1000)
+    now = int(registry.kept(SqlBatches, "default").now().timestamp() * 1000)
     ids = []
     for ago in (2, 1, 0):
         fields = {"key": "a"}

@@ -15,6 +15,7 @@ from django_counters.metrics import samples
 from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import CounterPosition
 from django_counters.registry import registry
+from django_counters.stores.sql.batches import SqlBatches
 from tests.streams.conftest import broker as broker  # a fixture
 from tests.streams.conftest import topic as topic  # a fixture
 from tests.streams.test_lag import lags, of_streams
@@ -60,7 +61,7 @@ def test_nobody_has_counted_for_long(topic: Topic) -> None:
     rows.update(moved_at=F("moved_at") - timedelta(minutes=11))
     # What waits in the first part came just now; that of the second one long ago.
     topic.add("a")
-    old = int(registry.batches("default").now().timestamp() - 3600) * 1000
+    old = int(registry.kept(SqlBatches, "default").now().timestamp() - 3600) * 1000
     topic.write(b"a", part=1, timestamp=old)
     assert [part.is_late for part in behind("default")] == [False, True]
     late = [finding for finding in of_streams() if finding.needed]

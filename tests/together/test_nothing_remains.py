@@ -17,9 +17,9 @@ import redis
 from django.db import models
 
 from django_counters import clock
+from django_counters.cached.sources import slots_of
 from django_counters.contrib import holds
 from django_counters.models import Counter
-from django_counters.registry import slots_of
 from django_counters.testing import override_counters
 from django_counters.tokens import token_of
 from django_counters.upkeep.recording import record_history

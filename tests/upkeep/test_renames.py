@@ -10,9 +10,9 @@ import pytest
 from django.core.management import call_command
 
 from django_counters.cached.flush import flush
+from django_counters.cached.sources import pending_in
 from django_counters.metrics.doctor import examine
 from django_counters.models import CounterIncident, SlottedCounter
-from django_counters.registry import pending_in
 from django_counters.types import Delta
 from django_counters.upkeep import places
 from django_counters.upkeep.places import strangers

@@ -11,8 +11,8 @@ import pytest
 
 celery = pytest.importorskip("celery", reason="the extra celery is not installed")
 
+from django_counters.cached.sources import slots_of  # noqa: E402
 from django_counters.models import CounterIncident  # noqa: E402
-from django_counters.registry import slots_of  # noqa: E402
 from django_counters.tasks import FLUSH  # noqa: E402
 from tests.redis.counting import eventually, server  # noqa: E402
 from tests.workers.connections import shared  # noqa: E402

@@ -12,7 +12,7 @@ from uuid import UUID
 from django_counters.exceptions import CounterOverflow
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import OLDEST
+from django_counters.stores.sql.batches import OLDEST, SqlBatches
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved
@@ -147,7 +147,7 @@ class InDatabase(Lander):
             return
         move = Move(SOURCE, page.incarnation, before, str(page.number))
         try:
-            with registry.batches(self.using).landing():
+            with registry.kept(SqlBatches, self.using).landing():
                 registry.positions(self.using).move([move])
                 values = self._applied(deltas, page)
         except Moved as moved:
@@ -166,7 +166,7 @@ class InDatabase(Lander):
     def _is_forgotten(self, page: Page) -> bool:
         """Return whether it is so old that the position of its history may be forgotten."""
         made = page.made or moment_of(UUID(page.incarnation))
-        return made < registry.batches(self.using).now() - OLDEST
+        return made < registry.kept(SqlBatches, self.using).now() - OLDEST
 
     def _quarantine(self, reason: str, deltas: tuple[Delta, ...], page: Page) -> None:
         detail = {"reason": reason, "amounts": _amounts(deltas), "generations": [page.name]}

@@ -38,6 +38,7 @@ from django_counters.contrib.regions.transfers import there_is_stock
 from django_counters.exceptions import CounterError, CounterUnavailable, InvalidConfiguration
 from django_counters.registry import registry
 from django_counters.stores.base import Move
+from django_counters.stores.sql.batches import SqlBatches
 from django_counters.types import key_range
 
 
@@ -285,7 +286,7 @@ def settle(using: str) -> None:
         if not any(slot.sealed for slot in pending.waiting()):
             continue
         sealed = [one for cut in pending.cut() for one in cut.sealed]
-        landed = registry.batches(using).known([one.generation for one in sealed])
+        landed = registry.kept(SqlBatches, using).known([one.generation for one in sealed])
         done = [one for one in sealed if one.generation in landed]
         # First: Redis's totals may lack amounts that the landing has refused.
         pending.acknowledge({}, {one.slot for one in done})

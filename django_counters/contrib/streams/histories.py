@@ -10,7 +10,7 @@ from django_counters.contrib.streams.publication import Publication
 from django_counters.landing import Landed
 from django_counters.registry import registry
 from django_counters.stores.base import Move
-from django_counters.stores.sql.batches import OLDEST, REMEMBERED
+from django_counters.stores.sql.batches import OLDEST, REMEMBERED, SqlBatches
 from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
 from django_counters.write.pages import SOURCE
@@ -46,7 +46,9 @@ class Histories:
             incarnations = {page.incarnation for page in publications}
             known = registry.positions(using).among(SOURCE, incarnations)
             before = {part: int(at.position) for part, at in known.items()}
-            self.moves = list(self._sorted(publications, before, registry.batches(using).now()))
+            self.moves = list(
+                self._sorted(publications, before, registry.kept(SqlBatches, using).now())
+            )
 
     def _sorted(
         self, publications: list[Publication], before: Mapping[str, int], now: datetime

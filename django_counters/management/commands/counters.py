@@ -28,7 +28,6 @@ from django_counters import jobs
 from django_counters.adjustments import command as adjustments
 from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
-from django_counters.cached.flush import flush
 from django_counters.features import Done, Finding, Job, Verdict, absent, features
 from django_counters.management import work
 from django_counters.management.work import Wait, seconds, until_asked_to_end
@@ -200,7 +199,7 @@ class Command(BaseCommand):
             self._progress(f"{landed} transactions done, {name}")
 
         try:
-            return work.flushed(using, flush(using, alone=alone, adopt=adopt, step=step))
+            return work.flush(using, alone=alone, adopt=adopt, step=step)
         finally:
             self._progress()
 
