@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from django_counters.contrib.regions.over_http import HttpPeer
+from django_counters.contrib.regions.peers import HttpPeer
 from django_counters.contrib.regions.wire import HEADER, packed, request_signature
 from tests.regions.serving import SECRET, Application
 

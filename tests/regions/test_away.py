@@ -14,10 +14,10 @@ from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_counters.contrib.regions import over_http as client
+from django_counters.contrib.regions import peers as client
 from django_counters.contrib.regions import wire
 from django_counters.contrib.regions.errors import RegionAway
-from django_counters.contrib.regions.peer import PeerAway
+from django_counters.contrib.regions.marks import PeerAway
 from tests.regions.between import eu_asks
 from tests.regions.regions import EU, US, _regional  # noqa: F401 - a fixture
 from tests.regions.serving import SECRET, over_http, serving

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from django_counters.contrib.regions.database import DatabasePeer
-from django_counters.contrib.regions.labels import Label
-from django_counters.contrib.regions.marks import IncarnationMark
-from django_counters.contrib.regions.peer import PeerAway
+from django_counters.contrib.regions.marks import IncarnationMark, Label, PeerAway
+from django_counters.contrib.regions.peers import DatabasePeer
 from django_counters.contrib.regions.sql import CLOSED, Incarnation, store_of
 from django_counters.models import CounterPosition
 from tests.regions.regions import EU, US, _regional, exchange, says  # noqa: F401 - a fixture

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 from django.db import connections
 
-from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored
 from django_counters.contrib.regions.marks import Marks
+from django_counters.contrib.regions.peers import DatabasePeer
 from django_counters.contrib.regions.sql import SqlRegions
 from django_counters.models import CounterPosition
 from django_counters.stores.sql.positions import SqlPositions

@@ -9,9 +9,9 @@ import pytest
 
 from django_counters.contrib.regions.answering import LARGEST_REQUEST
 from django_counters.contrib.regions.errors import RegionAway
+from django_counters.contrib.regions.marks import PeerAway
 from django_counters.contrib.regions.models import CounterRegion
-from django_counters.contrib.regions.over_http import HttpPeer
-from django_counters.contrib.regions.peer import PeerAway
+from django_counters.contrib.regions.peers import HttpPeer
 from django_counters.contrib.regions.sql import Incarnation, store_of
 from django_counters.contrib.regions.wire import answer_signature, request_signature
 from django_counters.models import (

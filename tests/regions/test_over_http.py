@@ -10,12 +10,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client, override_settings
 
-from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.declared import Regions
-from django_counters.contrib.regions.over_http import HttpPeer
-from django_counters.contrib.regions.peer import PeerAway
-from django_counters.contrib.regions.peers import peers_of
-from django_counters.contrib.regions.renaming import rename
+from django_counters.contrib.regions.fencing import rename
+from django_counters.contrib.regions.marks import PeerAway
+from django_counters.contrib.regions.peers import DatabasePeer, HttpPeer, peers_of
 from django_counters.contrib.regions.sql import CLOSED, Incarnation
 from django_counters.models import CounterPosition
 from tests.regions.between import eu_asks, send, signed

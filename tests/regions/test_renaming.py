@@ -10,8 +10,8 @@ from django.db import OperationalError
 from django.test import override_settings
 
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored, UnsupportedRegions
+from django_counters.contrib.regions.fencing import rename
 from django_counters.contrib.regions.models import CounterRegion
-from django_counters.contrib.regions.renaming import rename
 from django_counters.contrib.regions.sql import SqlRegions
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.sql.positions import SqlPositions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from django_counters.contrib.regions.peer import PeerAway
+from django_counters.contrib.regions.marks import PeerAway
 from tests.regions.between import eu_asks
 from tests.regions.serving import over_http
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from django_counters.contrib.regions.errors import RegionRestored as RegionRestored
     from django_counters.contrib.regions.errors import UnsupportedRegions as UnsupportedRegions
     from django_counters.contrib.regions.fencing import fence as fence
+    from django_counters.contrib.regions.fencing import rename as rename
     from django_counters.contrib.regions.publishing import publish as publish
     from django_counters.contrib.regions.pulling import pull as pull
     from django_counters.contrib.regions.reading import avalue as avalue
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from django_counters.contrib.regions.reading import by_region as by_region
     from django_counters.contrib.regions.reading import value as value
     from django_counters.contrib.regions.reading import values_of as values_of
-    from django_counters.contrib.regions.renaming import rename as rename
     from django_counters.contrib.regions.transfers import atransfer as atransfer
     from django_counters.contrib.regions.transfers import transfer as transfer
 
@@ -41,7 +41,7 @@ _HOMES = {
     "fence": "fencing",
     "publish": "publishing",
     "pull": "pulling",
-    "rename": "renaming",
+    "rename": "fencing",
     "transfer": "transfers",
     "value": "reading",
     "values_of": "reading",

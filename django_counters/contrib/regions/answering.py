@@ -1,4 +1,4 @@
-"""Answers the requests of other regions over HTTP. Their side is `over_http`.
+"""Answers the requests of other regions over HTTP. Their side is `HttpPeer`.
 
 A sender without the secret gets only 403. A sender with it can read the counts of regions, and
 change the labels of the region that it claims to be.
@@ -21,9 +21,9 @@ from django.http import (
 from django.views.decorators.csrf import csrf_exempt
 
 from django_counters.contrib.regions import wire
-from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.declared import Regions, are_there, region_secrets, regions
-from django_counters.contrib.regions.peer import PeerAway
+from django_counters.contrib.regions.marks import PeerAway
+from django_counters.contrib.regions.peers import DatabasePeer
 from django_counters.contrib.regions.sql import Incarnation
 from django_counters.contrib.regions.wire import HEADER, answer_signature, secret_of
 from django_counters.exceptions import CounterError

@@ -98,7 +98,7 @@ class RegionsFeature(Feature):
 
         if apps.is_installed(_HERE) and not are_there():
             return ()
-        publish, pull = f"{_HERE}.work.publish", f"{_HERE}.work.pull"
+        publish, pull = f"{_HERE}.pulling.publish_job", f"{_HERE}.pulling.pull_job"
         return (
             Job("publish", 10, publish, _("publish this region's counts")),
             Job("pull", 10, pull, _("copy other regions' counts")),

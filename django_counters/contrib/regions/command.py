@@ -14,8 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from django_counters.contrib.regions.declared import regions
 from django_counters.contrib.regions.errors import RegionAway
-from django_counters.contrib.regions.fencing import Fenced, fence
-from django_counters.contrib.regions.renaming import rename
+from django_counters.contrib.regions.fencing import Fenced, fence, rename
 from django_counters.contrib.regions.state import Exchange, exchanged
 
 HELP = gettext_lazy("show the ages of regions' copies, fence a restored region, or rename one")

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters.cached.sources import sources
-from django_counters.contrib.regions.database import DatabasePeer
 from django_counters.contrib.regions.declared import Regions, is_regional, regions
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored
 from django_counters.contrib.regions.marks import (
@@ -26,7 +25,7 @@ from django_counters.contrib.regions.marks import (
     marks_of,
     present,
 )
-from django_counters.contrib.regions.peers import peers_of
+from django_counters.contrib.regions.peers import DatabasePeer, peers_of
 from django_counters.contrib.regions.sql import (
     COMPLETE,
     Incarnation,

@@ -1,8 +1,9 @@
-"""Copies the publications of other regions, and receives stock."""
+"""Copies the publications of other regions, and receives stock. Has the jobs of a region."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from django.db import DEFAULT_DB_ALIAS, Error
 
@@ -11,16 +12,17 @@ from django_counters.contrib.regions.errors import RegionAway
 from django_counters.contrib.regions.marks import (
     IncarnationMark,
     Marks,
+    Peer,
     is_ahead,
     marks_of,
     present,
 )
-from django_counters.contrib.regions.peer import Peer
 from django_counters.contrib.regions.peers import peers_of
-from django_counters.contrib.regions.publishing import Exchanged, greeted, reason_of
+from django_counters.contrib.regions.publishing import Exchanged, greeted, publish, reason_of
 from django_counters.contrib.regions.sql import CLOSED, COMPLETE, Incarnation, store_of
 from django_counters.contrib.regions.transfers import MOST_TOLD, receive, there_is_stock, top_up
 from django_counters.exceptions import CounterError
+from django_counters.features import Done
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.incidents import record
@@ -129,3 +131,28 @@ def _pulled(of: Incarnation, peer: Peer, using: str, done: Exchanged) -> bool:
     done.entries += len(page.entries)
     done.pages += 1
     return True
+
+
+# The jobs.
+
+
+def publish_job(using: str) -> Done:
+    """Publish the counts of this region, for other regions to copy."""
+    done = publish(using)
+    busy = "; busy: another process publishes" if done.busy else ""
+    data = {"database": using, **asdict(done)}
+    problems = [done.problem] if done.problem else []
+    return Done(f"{done.entries} entries published{busy}", data, problems)
+
+
+def pull_job(using: str) -> Done:
+    """Copy the counts of other regions."""
+    results, lines = pull(using), []
+    for name, done in results.items():
+        busy = "; busy: another process copies" if done.busy else ""
+        moved = [f"; {done.received} received"] if done.received else []
+        moved += [f"; {done.sent} sent"] if done.sent else []
+        lines.append(f"{name}: {done.entries} entries copied{''.join(moved)}{busy}")
+    copied = {name: asdict(done) for name, done in results.items()}
+    problems = [f"{name}: {done.problem}" for name, done in results.items() if done.problem]
+    return Done("\n".join(lines), {"database": using, "regions": copied}, problems)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from django_counters.contrib.regions.labels import Label
-from django_counters.contrib.regions.marks import IncarnationMark, Marks
+from django_counters.contrib.regions.marks import IncarnationMark, Label, Marks
 from django_counters.contrib.regions.models import REGION_LENGTH
 from django_counters.contrib.regions.sql import EntryPage
 from django_counters.tables.position import POSITION_LENGTH
