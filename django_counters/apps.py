@@ -21,6 +21,13 @@ from django_counters.options import written_namespaces
 if TYPE_CHECKING:
     from django.db.migrations import Migration
 
+# How the engines of a vendor end.
+_ENGINES = {
+    "postgresql": ("postgresql", "postgis"),
+    "mysql": ("mysql",),
+    "sqlite": ("sqlite3", "spatialite"),
+}
+
 
 class CountersConfig(AppConfig):
     """Registers the checks, listens for settings."""
@@ -50,14 +57,19 @@ def import_first() -> None:
 
     A child that is forked while another thread imports it would wait for that thread for ever.
     """
+    from django_counters.stores.sql.dialects import import_dialect
+
     engines = [str(database.get("ENGINE")) for database in settings.DATABASES.values()]
+    for vendor, ends in _ENGINES.items():
+        if any(engine.endswith(ends) for engine in engines):
+            import_dialect(vendor)
     names = [name for feature in features() for name in feature.imported_first()]
-    if find_spec("psycopg") and any(e.endswith(("postgresql", "postgis")) for e in engines):
+    if find_spec("psycopg") and any(e.endswith(_ENGINES["postgresql"]) for e in engines):
         names.append("django_counters.stores.sql.wire")
     if find_spec("redis") and _needs_redis():
         names += ["django_counters.redis.aclient", "django_counters.cached.pending"]
     if apps.is_installed("rest_framework"):
-        names += ["django_counters.rest.ready", "django_counters.rest.ready"]
+        names.append("django_counters.rest.ready")
         charges()
     for name in names:
         # By their names: most need an extra.

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
 from django.db import connections
 from django.db.utils import NotSupportedError
+from django.utils.module_loading import import_string
 
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.mysql.dialect import MySQL
-from django_counters.stores.sql.dialects.postgresql.dialect import PostgreSQL
-from django_counters.stores.sql.dialects.sqlite.dialect import SQLite
 from django_counters.stores.sql.dialects.tables import Pending, Table
 
 __all__ = ["Dialect", "Pending", "Table", "dialect_of"]
 
-DIALECTS: dict[str, Dialect] = {
-    "postgresql": PostgreSQL(),
-    "sqlite": SQLite(),
-    "mysql": MySQL(),
-}
+_HOMES: Mapping[str, str] = MappingProxyType(
+    {
+        "postgresql": f"{__name__}.postgresql.dialect.PostgreSQL",
+        "sqlite": f"{__name__}.sqlite.dialect.SQLite",
+        "mysql": f"{__name__}.mysql.dialect.MySQL",
+    }
+)
+
+
+class _Dialects(dict[str, Dialect]):
+    """The dialects by vendor. A dialect is imported on first use: a project needs one of them."""
+
+    def __missing__(self, vendor: str) -> Dialect:
+        return import_dialect(vendor)
+
+    def __contains__(self, vendor: object) -> bool:
+        return vendor in _HOMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+
+DIALECTS = _Dialects()
+
+
+def import_dialect(vendor: str) -> Dialect:
+    """Import the dialect of a vendor, unless it's there."""
+    return DIALECTS.setdefault(vendor, import_string(_HOMES[vendor])())
 
 
 def dialect_of(using: str) -> Dialect:

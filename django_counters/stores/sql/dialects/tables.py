@@ -20,6 +20,8 @@ ARCHIVE = "django_counters_counterarchive"
 SAMPLES = "django_counters_countersample"
 UNIQUES = "django_counters_counterunique"
 ACTORS = "django_counters_counteractor"
+# On MySQL and MariaDB: a table of one row, which whoever adjusts holds.
+CHAIN = "django_counters_counterchain"
 
 # The number of the row that is a total, where totals have no column.
 TOTAL = -1

@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.stores.sql.dialects.ledger import LedgerStatements
+from django_counters.stores.sql.dialects.tables import CHAIN
 
-#: A table of one row, which whoever adjusts holds.
-CHAIN = "django_counters_counterchain"
 _POSTGRESQL = "on MySQL and MariaDB. Use PostgreSQL"
 #: What isn't offered, and the remedy.
 LACKS: Mapping[str, str] = MappingProxyType(
