@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
+from django.core.checks import CheckMessage, Tags, register
 from django.core.signals import setting_changed
 from django.db import connections, router
 from django.db.models.signals import post_migrate, pre_migrate
@@ -29,6 +30,20 @@ _ENGINES = {
 }
 
 
+# The functions of `checks`, with their tags.
+_CHECKS = {
+    "check_setting": (),
+    "check_upkeep": (),
+    "check_apps": (),
+    "check_routers": (),
+    "check_names": (),
+    "check_tenants": (),
+    "check_caches": (Tags.caches,),
+    "check_databases": (Tags.database,),
+}
+_CHECKS_OF_DEPLOYMENT = ("check_caches_in_use", "check_servers", "check_cached_as_exact")
+
+
 class CountersConfig(AppConfig):
     """Registers the checks, listens for settings."""
 
@@ -38,18 +53,31 @@ class CountersConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_counters import checks
         from django_counters.fields.columns import forget_recipes
         from django_counters.fields.receivers import guard_columns
         from django_counters.registry import registry
 
-        checks.register()
+        for name, tags in _CHECKS.items():
+            register(_check(name), *tags)
+        for name in _CHECKS_OF_DEPLOYMENT:
+            register(_check(name), Tags.caches, deploy=True)
         import_first()
         setting_changed.connect(registry.forget_policies)
         setting_changed.connect(forget_recipes)
         pre_migrate.connect(guard_columns, sender=self)
         pre_migrate.connect(keep_what_others_need, sender=self)
         post_migrate.connect(prepare_database, sender=self)
+
+
+def _check(name: str) -> Callable[..., list[CheckMessage]]:
+    """Return a system check that is imported when it runs: a server that counts needs none."""
+
+    def check(**options: Any) -> list[CheckMessage]:
+        function = getattr(import_module("django_counters.checks"), name)
+        messages: list[CheckMessage] = function(**options)
+        return messages
+
+    return check
 
 
 def import_first() -> None:

@@ -1,4 +1,4 @@
-"""System checks of settings, databases and Redis. Fields check themselves."""
+"""System checks of settings, databases and Redis. Fields check themselves, `apps` registers these."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps
 from django.apps.config import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning
-from django.core.checks import register as register_check
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections, router
 from django.urls import get_resolver
 from django.utils import timezone
@@ -35,21 +34,6 @@ if TYPE_CHECKING:
     from django_counters.cached.sources import RedisSource
 
 OLDEST_SQLITE = (3, 35, 0)
-
-
-def register() -> None:
-    """Called once, when the app is ready."""
-    register_check(check_setting)
-    register_check(check_upkeep)
-    register_check(check_apps)
-    register_check(check_routers)
-    register_check(check_names)
-    register_check(check_tenants)
-    register_check(check_caches, Tags.caches)
-    register_check(check_caches_in_use, Tags.caches, deploy=True)
-    register_check(check_servers, Tags.caches, deploy=True)
-    register_check(check_cached_as_exact, Tags.caches, deploy=True)
-    register_check(check_databases, Tags.database)
 
 
 def check_setting(

@@ -24,7 +24,6 @@ from django_counters.exceptions import (
 )
 from django_counters.features import forgetting
 from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, has_many, note_raw
-from django_counters.hints import HINTS
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN, Event, Who
 from django_counters.projections.quotas import value_ceiling
@@ -303,6 +302,8 @@ class BaseCounterField(TotalField):
 
 def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
     """Yield E010 to E018, E020, E024, E028, E030, E034, E037, W010 and W024 for one field."""
+    from django_counters.hints import HINTS
+
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
         yield kind(message, hint=HINTS[code], obj=field, id=f"counters.{code}")
