@@ -1,4 +1,4 @@
-"""System checks of settings, databases and Redis. Fields check themselves, `apps` registers these."""
+"""System checks of settings, databases and Redis. `apps` registers them, fields their own."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from django_counters.tokens import Token
 from django_counters.twins import alters_data, twin
 from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
-from django_counters.write import maximum
+from django_counters.write import pipeline
 from django_counters.write.change import Ref
 from django_counters.write.records import native_of, of_record
 from django_counters.write.toggling import Toggled, toggle
@@ -105,7 +105,7 @@ class Counting:
             CeilingExceeded, CounterOverflow, InvalidDelta, Contention: as there.
         """
         field, instance = self._field, self._instance
-        result = maximum.maximum(field.ref(instance, using), number)
+        result = pipeline.maximum(field.ref(instance, using), number)
         if result.value is not None:
             instance.__dict__[field.attname] = result.value
         return result

@@ -35,9 +35,9 @@ from django_counters.tokens import Token, check_token, optional_token
 from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer, check_key
 from django_counters.values import CountedMany, Result
-from django_counters.write import maximum, pipeline
+from django_counters.write import pipeline
 from django_counters.write.change import Change, named
-from django_counters.write.native import is_native, within_synchronous_code
+from django_counters.write.collector import is_native, within_synchronous_code
 from django_counters.write.toggling import Toggled, toggle
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class CounterManager(RowsManager[Row]):
             Contention: the total of a cached counter changed again and again meanwhile.
             InvalidKey, CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as for `increment`.
         """
-        return maximum.maximum(named(key, using or self._db), number)
+        return pipeline.maximum(named(key, using or self._db), number)
 
     amaximum = twin(maximum)
 

@@ -1,4 +1,4 @@
-"""A change of one counter, before anybody makes it."""
+"""Changes of counters, before they are made, and the signal of those that are done."""
 
 from __future__ import annotations
 
@@ -12,14 +12,49 @@ from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event
 from django_counters.projections.quotas import quotas_of
 from django_counters.registry import registry
+from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies import sharded
-from django_counters.strategies.base import Intake
+from django_counters.strategies.base import Intake, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token
-from django_counters.types import UNBOUNDED, Bounds, Delta, check_key
+from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_key
+from django_counters.values import NewValues, result_of
+
+# Batches, and the signal of changes.
+
+
+def applied(strategy: Strategy, batch: Batch, using: str, subject: str = "") -> NewValues:
+    """Apply a batch, tell who listens, and return the new values."""
+    values = strategy.apply(batch)
+    if batch_applied.receivers:
+        tell(strategy, batch, values, using, subject)
+    return values
+
+
+async def aapplied(strategy: Outside, batch: Batch, using: str) -> NewValues:
+    """`applied` for async code."""
+    values = await strategy.aapply(batch)
+    if batch_applied.receivers:
+        tell(strategy, batch, values, using)
+    return values
+
+
+def tell(
+    strategy: Strategy, batch: Batch, values: NewValues, using: str, subject: str = ""
+) -> None:
+    """Send `batch_applied`, unless the batch was counted before. What receivers raise is logged."""
+    if batch.token is not None and all(result_of(value).replayed for value in values.values()):
+        return
+    batch_applied.tell(
+        Batch, batch=batch, values=values, strategy=strategy.name, subject=subject, using=using
+    )
+
+
+# One counter, and its change.
+
 
 _SHARDED = sharded.ELSEWHERE.recipe()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
@@ -9,9 +10,12 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
+from asgiref.sync import AsyncToSync
 from django.db import connections
 
 from django_counters.exceptions import OutcomeUnknown
+from django_counters.registry import registry
+from django_counters.tables.standing import COUNTERS
 from django_counters.tenants import acting_for, tenant
 from django_counters.types import Cell, Sums, merged
 
@@ -246,3 +250,30 @@ def _known(using: str, collector: Collector | AsyncCollector) -> Iterator[None]:
         # A generator may be resumed in another context, where a closed collector does no harm.
         with suppress(ValueError):
             _collectors.reset(token)
+
+
+# Async code counts without a thread if Redis can be asked from the event loop itself.
+
+
+def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
+    """Whether all of these are cached, and nothing of synchronous code comes into it.
+
+    What other databases count, too, is read by the app that spreads it.
+    """
+    if within_synchronous_code() or not isinstance(keys, Iterable):
+        # That code may have a transaction open, which only its own thread can see.
+        return False
+    if collector_of(COUNTERS.writing(using) if writes else COUNTERS.reading(using)) is not None:
+        return False
+    names = list(keys)
+    return bool(names) and all(
+        policy.recipe.can.outside and (writes or policy.spread is None)
+        for policy in map(registry.policy, (key for key in names if isinstance(key, str)))
+    )
+
+
+def within_synchronous_code() -> bool:
+    """Whether a thread waits for this event loop, and runs what we would give to a thread."""
+    waiting = getattr(AsyncToSync, "loop_thread_executors", None)
+    current = getattr(getattr(AsyncToSync, "executors", None), "current", None)
+    return waiting is None or current is not None or asyncio.get_running_loop() in waiting

@@ -13,9 +13,8 @@ from django_counters.strategies.base import CountsOnConditions
 from django_counters.tokens import Token
 from django_counters.types import Batch, Delta
 from django_counters.values import Counted, Replayed, Result, Unknown
-from django_counters.write.change import Change, Ref
+from django_counters.write.change import Change, Ref, tell
 from django_counters.write.once import Call, once
-from django_counters.write.telling import tell
 
 
 def change_on(declared: Conditional, asked: Change) -> Result:

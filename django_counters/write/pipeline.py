@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -15,6 +16,7 @@ from django_counters.exceptions import (
     CounterError,
     CounterOverflow,
     OutcomeUnknown,
+    UnsupportedMaximum,
     UnsupportedOption,
     UnsupportedToken,
 )
@@ -24,7 +26,7 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Claimed, Outside, Strategy
+from django_counters.strategies.base import Claimed, Outside, Raises, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token
@@ -32,6 +34,8 @@ from django_counters.types import (
     INT8,
     Batch,
     Delta,
+    Peak,
+    Raised,
     Sums,
     check_integer,
     check_key,
@@ -41,7 +45,16 @@ from django_counters.types import (
     sums_of,
 )
 from django_counters.values import Counted, CountedMany, NewValues, Result, Unknown, result_of
-from django_counters.write.change import Change, Ref, check_event, named
+from django_counters.write.change import (
+    Change,
+    Ref,
+    aapplied,
+    applied,
+    check_event,
+    is_spread,
+    named,
+    tell,
+)
 from django_counters.write.collector import (
     AsyncCollector,
     Collector,
@@ -51,7 +64,6 @@ from django_counters.write.collector import (
 )
 from django_counters.write.conditions import change_on
 from django_counters.write.once import Call, once
-from django_counters.write.telling import aapplied, applied, tell
 
 
 def change(asked: Change) -> Result:
@@ -375,3 +387,45 @@ def all_or_nothing(using: str) -> AbstractContextManager[None]:
 def _default(using: str) -> Strategy:
     """All strategies of named counters read the same tables in the same way."""
     return registry.strategy(EXACT, NAMED, using)
+
+
+# Maxima: a counter is raised to a number. Repeated, that changes nothing.
+
+
+def maximum(ref: Ref, number: object) -> Result:
+    """Raise a counter to ``number``; see `CounterManager.maximum`."""
+    peak = Peak(ref.key, check_integer(number), ref.bounds)
+    _refuse(ref)
+    if not ref.owner:
+        # Its collected increments come first.
+        settle([ref.text], ref.using)
+    found: Any = registry.strategy(ref.recipe, ref.table, ref.using)
+    strategy: Raises = found
+    heard = partial(_tell, strategy, ref)
+    raised = strategy.maximum(peak, heard)
+    if isinstance(raised, Unknown):
+        return raised
+    heard(raised)
+    return Counted(raised.value)
+
+
+def _refuse(ref: Ref) -> None:
+    if not ref.recipe.can.raises:
+        reason = f"{ref.strategy} counters cannot promise it"
+        raise UnsupportedMaximum(key=ref.label, reason=reason)
+    if ref.intake is not None:
+        raise UnsupportedMaximum(key=ref.label, reason=ref.intake.reason)
+    if is_spread(ref):
+        raise UnsupportedMaximum(key=ref.label, reason="other databases count it, too")
+    if ref.measure is not None and ref.measure.condition is not None:
+        raise UnsupportedMaximum(key=ref.label, reason=ref.measure.condition.reason)
+    if ref.measure is not None:
+        reason = "it is counted by period, and a period has what was added, not the largest number"
+        raise UnsupportedMaximum(key=ref.label, reason=reason)
+
+
+def _tell(strategy: Raises, ref: Ref, raised: Raised) -> None:
+    """Tell who listens what was added, if anything was."""
+    if raised.by and batch_applied.receivers:
+        batch = Batch((Delta(ref.key, raised.by, ref.bounds),))
+        tell(strategy, batch, {ref.key: raised.value}, ref.using, ref.table.label)

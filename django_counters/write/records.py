@@ -13,7 +13,7 @@ from django_counters.exceptions import InvalidAdjustment, InvalidKey, UnsavedIns
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.records import RecordKeys
+from django_counters.stores.sql.tables import RecordKeys
 from django_counters.strategies import slotted
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables.counter import CounterColumns

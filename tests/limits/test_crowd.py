@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 from asgiref.sync import async_to_sync
 
+from django_counters.access import Rate
 from django_counters.contrib.limits import Limit
-from django_counters.rates import Rate
 from tests.concurrency.crowd import Threads, at_once
 
 pytestmark = pytest.mark.rare

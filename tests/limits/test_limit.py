@@ -14,10 +14,10 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 from django.test import RequestFactory
 
+from django_counters.access import Rate
 from django_counters.contrib.limits import Limit, LimitResult
 from django_counters.contrib.limits.limit import prune_limits
 from django_counters.contrib.limits.models import CounterLimit
-from django_counters.rates import Rate
 from django_counters.redis.keys import state
 from tests.redis.counting import eventually, server
 from tests.testapp.models import Page, ProxyPage

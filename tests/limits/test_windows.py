@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from django_counters.access import Rate
 from django_counters.contrib.limits.algorithms import Algorithm, LimitResult, Name, algorithm_of
-from django_counters.rates import Rate
 from tests.limits.moved import SECOND, STORES, Kept, Moved, moved
 
 MINUTE = 60 * SECOND

@@ -21,8 +21,8 @@ from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of
 from django_counters.types import INT8, Batch, Cell, Delta
 from django_counters.values import NewValues
+from django_counters.write.change import tell
 from django_counters.write.pages import SOURCE, Entries, Entry, Lander, Page, deltas_in
-from django_counters.write.telling import tell
 
 #: An amount that is so large is counted by itself: a sum that does not fit would take others along.
 LARGE = 2**32

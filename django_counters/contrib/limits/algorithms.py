@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal, NamedTuple, Protocol, get_args
 
+from django_counters.access import Rate, check_burst
 from django_counters.options import did_you_mean
-from django_counters.rates import Rate, check_burst
 
 Name = Literal["gcra", "fixed", "log"]
 NAMES: tuple[Name, ...] = get_args(Name)

@@ -19,6 +19,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils.asyncio import async_unsafe
 
+from django_counters.access import Rate, check_rate, rate_of
 from django_counters.contrib.limits.algorithms import (
     Algorithm,
     Draw,
@@ -39,7 +40,6 @@ from django_counters.principal import (
     principal_of,
     user_text,
 )
-from django_counters.rates import Rate, check_rate, rate_of
 from django_counters.redis.addresses import TIMEOUT, address_of, is_other_cache, is_timeout
 from django_counters.signals import PlainSignal
 

@@ -18,9 +18,8 @@ from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.dialects.claims import BATCHES_LANDED, SOURCES_SEEN
 from django_counters.stores.sql.partitions import PartitionBusy
-from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Block, Session
-from django_counters.stores.sql.tables import NAMED
+from django_counters.stores.sql.tables import NAMED, RecordKeys
 from django_counters.stores.sql.totals import SqlTotals, hex_of
 from django_counters.stores.sql.uniques import Place, SqlUniques
 from django_counters.tables import CounterSource

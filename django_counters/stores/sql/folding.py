@@ -10,8 +10,8 @@ from django.db import Error
 
 from django_counters.exceptions import CounterOverflow
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.records import RecordKeys
 from django_counters.stores.sql.session import Owner, Session
+from django_counters.stores.sql.tables import RecordKeys
 from django_counters.types import INT8
 
 # Milliseconds to wait for a transaction that is just making the same total.
