@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
@@ -22,6 +23,7 @@ from django_counters.hints import HINTS
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.tables import CounterSource
 from django_counters.tables.standing import databases
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
@@ -257,7 +259,7 @@ def check_databases(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """E006, E007, E044, E063, W011, W019, W020: whether databases can keep their counters."""
+    """E006, E007, E044, E063, E067, W011, W019, W020: whether databases can keep their counters."""
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
     return [
         *(
@@ -285,6 +287,11 @@ def check_databases(
             for alias in used
             for message in _left_behind(alias)
         ),
+        *(
+            Error(message, hint=HINTS["E067"], obj=alias, id="counters.E067")
+            for alias in used
+            for message in _forgotten_in_redis(alias)
+        ),
     ]
 
 
@@ -299,6 +306,25 @@ def _left_behind(alias: str) -> Iterator[str]:
             yield (
                 f"{name!r} isn't installed, and its tables still have {what} ({rows}). To do "
                 f"without it, {remedy}, then run manage.py migrate {contrib_label(name)} zero."
+            )
+
+
+def _forgotten_in_redis(alias: str) -> Iterator[str]:
+    """Yield each Redis server whose increments wait, if no counter is cached any longer."""
+    if connections[alias].vendor not in DIALECTS or alias not in _used() or caches(alias):
+        return
+    if CounterSource._meta.db_table not in connections[alias].introspection.table_names():
+        # Before the first migrate.
+        return
+    if not CounterSource._base_manager.using(alias).exists():
+        return
+    from django_counters.metrics.facts import LATE, Facts, gather
+
+    for redis in gather(Facts(alias), "redises").redises or ():
+        if redis.is_late and not redis.is_foreign:
+            yield (
+                f"Increments of {redis.counters} counters have waited in Redis {redis.name} for "
+                f"over {LATE // timedelta(minutes=1)} minutes, and no counter is cached any longer."
             )
 
 
