@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from django_counters.read.points import Split as Split
     from django_counters.read.quotas import QuotaUsage as QuotaUsage
     from django_counters.read.series import Series as Series
-    from django_counters.read.top import Placed as Placed
-    from django_counters.read.top import Ranked as Ranked
     from django_counters.tokens import Token as Token
     from django_counters.tokens import token_of as token_of
     from django_counters.types import Reading as Reading
@@ -119,10 +117,8 @@ _HOMES = {
     "PartitionMissing": "exceptions",
     "Point": "read.points",
     "PositionGone": "exceptions",
-    "Placed": "read.top",
     "QuotaExceeded": "exceptions",
     "QuotaUsage": "read.quotas",
-    "Ranked": "read.top",
     "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
     "RecordMissing": "exceptions",

@@ -19,7 +19,7 @@ from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import Feature, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
-from django_counters.hints import HINTS
+from django_counters.hints import HINTS, hint_of
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.stores.sql.dialects import DIALECTS
@@ -44,15 +44,9 @@ def check_setting(
     """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E062: the
     contents of ``COUNTERS``."""
     return [
-        Error(problem.message, hint=_hint(problem.code), id=f"counters.{problem.code}")
+        Error(problem.message, hint=hint_of(problem.code), id=f"counters.{problem.code}")
         for problem in problems(getattr(settings, "COUNTERS", None))
     ]
-
-
-def _hint(code: str) -> str | None:
-    """Return what to do about a problem of ``COUNTERS``."""
-    of_apps = {name: text for one in features() for name, text in one.hints().items()}
-    return HINTS.get(code) or of_apps.get(code)
 
 
 def check_upkeep(

@@ -30,7 +30,6 @@ from django_counters.projections.base import Projection, finest_first
 from django_counters.projections.occurrences import OCCURRENCES
 from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
-from django_counters.projections.top import TOP
 from django_counters.projections.uniques import UNIQUES
 from django_counters.strategies import exact
 from django_counters.strategies.base import Intake
@@ -48,7 +47,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         "cached": "django_counters.cached.strategy.DECLARED",
     }
 )
-_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, TOP, OCCURRENCES)
+_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, OCCURRENCES)
 DEFAULT = "default"
 EXACT = exact.EXACT.recipe()
 # How often totals are recorded.
@@ -302,7 +301,9 @@ def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
         for name, part in one.make(**given).items():
             parts[name] = (*parts.get(name, ()), *part) if isinstance(part, tuple) else part
     parts["per"] = finest_first(list(set(parts["per"])))
-    return Measure(owner, **parts) if any(parts.values()) else None
+    more = tuple((n, parts.pop(n)) for n in list(parts) if n not in Measure._fields)
+    more = tuple(one for one in more if one[1])
+    return Measure(owner, **parts, more=more) if more or any(parts.values()) else None
 
 
 def projected_options(options: Mapping[str, Any]) -> dict[str, Any]:

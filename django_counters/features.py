@@ -18,20 +18,17 @@ its path.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, transaction
 from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
@@ -40,13 +37,10 @@ if TYPE_CHECKING:
     from django.urls import URLPattern
     from django.utils.functional import Promise
 
+    from django_counters.measure import Kind
     from django_counters.options import Option
     from django_counters.projections.base import Projection
     from django_counters.strategies.base import Intake
-
-
-logger = logging.getLogger("django_counters")
-_Result = TypeVar("_Result")
 
 
 # Data that hooks take and return.
@@ -320,6 +314,10 @@ class Feature:
 
     # The write path.
 
+    #: The kinds of rows that a change adds to, in the statement that changes its total. On
+    #: PostgreSQL, each kind with numbers gets a function.
+    kinds: Sequence[Kind] = ()
+
     def imported_first(self) -> Sequence[str]:
         """Return the modules that counting imports when it first needs them.
 
@@ -562,42 +560,6 @@ def installed() -> dict[str, Feature]:
 def features() -> list[Feature]:
     """Return the features of the installed apps, in the order of ``INSTALLED_APPS``."""
     return list(installed().values())
-
-
-def contained(using: str) -> AbstractContextManager[object]:
-    """Return a block whose error leaves the caller's transaction usable, if there is one.
-
-    PostgreSQL refuses statements in a transaction in which one has failed.
-    """
-    return transaction.atomic(using) if connections[using].in_atomic_block else nullcontext()
-
-
-def attempted(
-    using: str,
-    hook: Callable[[Feature], _Result],
-    failed: dict[str, str],
-    raised: tuple[type[Exception], ...] = (),
-) -> Iterator[_Result]:
-    """Call a hook of each installed feature: an error in one of them doesn't stop the others.
-
-    Args:
-        using: the database that it uses.
-        hook: the call.
-        failed: the text of each error is put there, under its app. Its traceback is logged.
-        raised: errors of these types are raised instead.
-    """
-    for app, feature in installed().items():
-        block = contained(using)
-        try:
-            with block:
-                result = hook(feature)
-        except raised:
-            raise
-        except Exception as error:
-            logger.exception("%s failed in the database %s.", app, using)
-            failed[app] = f"{type(error).__name__}: {error}".strip()
-        else:
-            yield result
 
 
 @cache

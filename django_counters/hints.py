@@ -10,6 +10,7 @@ from django.utils.functional import lazy
 from django.utils.text import format_lazy
 
 from django_counters import conf
+from django_counters.features import features
 from django_counters.strategies.declaring import Declaration
 
 
@@ -71,8 +72,6 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "E031": 'ONCE is True or a time such as "30m", in an exact or a sharded namespace.',
         "E032": 'once is True or a time such as "30m", of an exact or a slotted field that starts '
         "at 0.",
-        "E033": 'TOP is a list of periods such as ["day", "week"], for exact and cached counters.',
-        "E034": 'top is a list of periods such as ["day", "week"], for exact and cached counters.',
         "E036": "CEILING is an integer, or of an exact namespace a dictionary of periods such as "
         '{"month": 10_000}.',
         "E037": "ceiling is an integer, or of an exact field a dictionary of periods such as "
@@ -112,3 +111,9 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "W020": "Set TIME_ZONE back, or count under a new namespace or field name.",
     }
 )
+
+
+def hint_of(code: str) -> str | None:
+    """Return what to do about a finding of the core, or of an app's option."""
+    of_apps = {name: text for one in features() for name, text in one.hints().items()}
+    return HINTS.get(code) or of_apps.get(code)

@@ -45,7 +45,7 @@ from django_counters.exceptions import (
     TokenConflict,
 )
 from django_counters.measure import Measure
-from django_counters.projections.top import with_ranks
+from django_counters.projections.derived import with_derived
 from django_counters.registry import registry
 from django_counters.sketches import Sketch
 from django_counters.stores.base import Outcome, Parcel, Tokened
@@ -435,7 +435,7 @@ class ParcelLanding:
 
     def _land_cells(self, sums: CellSums[str], measures: Mapping[int, Measure]) -> CellSums[str]:
         """Add to cells; those whose values do not fit keep no others from landing."""
-        if not sums or self._batches.land_cells(with_ranks(sums, measures)):
+        if not sums or self._batches.land_cells(with_derived(sums, measures)):
             return {}
         if len(sums) == 1:
             return sums

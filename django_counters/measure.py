@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from django_counters.conditions import Conditional
 
 OTHER = "~"
+# The letters of all columns of kinds, in the order of the values that a row is picked from.
+LETTERS = "mkpstwnd"
 # Between the values of tags in a cell.
 SEPARATOR = "|"
 TAG_LENGTH = 60
@@ -19,23 +21,29 @@ TAGS_LENGTH = 200
 MOST_TAGS = 8
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Kind:
     """One kind of rows that a change adds to beside its total.
 
-    A new kind is a value in this file, an attribute of `Measure` that has its periods, a table and
-    a projection. Stores write it, wait with it, land it and forget it by what stands here.
+    An app declares it in `Feature.kinds`, with a table, a model that is an `OfPeriod`, and an
+    option. Stores write it, keep it pending, flush it and forget it by these attributes.
 
     Attributes:
         name: what effects of the kind are called.
-        periods: the attribute of a `Measure` that says by which periods there are such rows.
-        table: where the rows stand.
+        periods: the option that names the periods of such rows; see `Measure.by`.
+        table: the table of its rows.
         columns: a letter for each column, in the order of the primary key: the measure, its key,
-            period, start, tags, shard (``n``) and member (``w``). Then ``d``, where a row has a
-            number that is added to; else a row that is there stays as it is.
+            period, start, tags, shard (``n``) and member (``w``). Then ``d`` if a row has a number
+            that is added to; else an existing row stays as it is.
         each: whether a change adds one, whatever its amount is.
-        derived: whether rows follow from those of another kind, and are made where these land.
-        mark: what tells the kind in Redis and in parcels, if it waits there and has no members.
+        derived: whether rows are sums of cells over the columns that they don't have. They are made
+            when these cells are written.
+        mark: a letter that stands for the kind in Redis, if its rows have numbers and are pending
+            there.
+        order: its place among all kinds. Each change writes them in this order, which is a lock
+            order: two servers with different ones can deadlock. So it never changes, and doesn't
+            depend on ``INSTALLED_APPS``. Apps outside of this package start at 1000.
+        pick: picks the columns of a row from values in the order of `LETTERS`.
     """
 
     name: str
@@ -45,6 +53,14 @@ class Kind:
     each: bool = False
     derived: bool = False
     mark: str = ""
+    order: int = field(kw_only=True)
+    pick: Callable[[Sequence[Any]], tuple[Any, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pick", itemgetter(*map(LETTERS.index, self.columns)))
+
+    def __repr__(self) -> str:
+        return repr(self.name)
 
     @property
     def keys(self) -> str:
@@ -56,15 +72,18 @@ class Kind:
         """Whether a row has a number that is added to."""
         return self.columns.endswith("d")
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether writers that don't wait for each other add to its numbers."""
+        return "n" in self.columns
+
     def known_as(self, period: str) -> str:
         """The name under which the row of a measure says since when a period is known."""
         return period if self.periods == "per" else f"{self.periods} {period}"
 
 
-SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd")
-MEMBER = Kind("member", "unique", "django_counters_countermember", "mkpstw", each=True)
-# The sums over tags and shards, where these are ranked.
-RANK = Kind("rank", "top", "django_counters_counterrank", "mpskd", derived=True)
+SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd", order=10)
+MEMBER = Kind("member", "unique", "django_counters_countermember", "mkpstw", each=True, order=20)
 OCCURRENCE = Kind(
     "occurrence",
     "occurrences",
@@ -72,11 +91,10 @@ OCCURRENCE = Kind(
     "mkpstnd",
     each=True,
     mark="o",
+    order=40,
 )
-# By their names. In this order a change writes them, and so do all others.
-KINDS: Mapping[str, Kind] = MappingProxyType(
-    {kind.name: kind for kind in (SUM, MEMBER, RANK, OCCURRENCE)}
-)
+#: The kinds of the core.
+OWN_KINDS = (SUM, MEMBER, OCCURRENCE)
 
 
 class Measure(NamedTuple):
@@ -89,9 +107,8 @@ class Measure(NamedTuple):
         keep: for how many days a period is kept; for ever where it is not named.
         unique: by which periods distinct actors are counted.
         condition: what has to be so that a change counts; None if each counts.
-        top: the periods whose sums are ranked; they are among those that are stored.
         quotas: by how much a counter may be increased in each of some periods; these are stored.
-        occurrences: by which periods changes are counted; these are stored.
+        more: the periods of other kinds, by the names of their options.
     """
 
     name: str
@@ -100,19 +117,17 @@ class Measure(NamedTuple):
     keep: tuple[tuple[str, int], ...] = ()
     unique: tuple[str, ...] = ()
     condition: Conditional | None = None
-    top: tuple[str, ...] = ()
     quotas: tuple[tuple[str, int], ...] = ()
-    occurrences: tuple[str, ...] = ()
-
-    @property
-    def stored(self) -> tuple[str, ...]:
-        """The names under which its row says since when each of its periods is known."""
-        return tuple(kind.known_as(p) for kind in KINDS.values() for p in self.by(kind))
+    more: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def by(self, kind: Kind) -> tuple[str, ...]:
         """By which periods there are rows of a kind, the finest first."""
-        periods: tuple[str, ...] = getattr(self, kind.periods)
+        periods: tuple[str, ...] = self.declared(kind.periods)
         return periods
+
+    def declared(self, option: str) -> Any:
+        """What an option of a projection has come to; empty if it isn't declared."""
+        return getattr(self, option) if option in self._fields else dict(self.more).get(option, ())
 
     @property
     def counts_rows(self) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import InvalidDelta, InvalidKey
-from django_counters.measure import KINDS, SUM
+from django_counters.measure import SUM, Kind
 
 K = TypeVar("K", bound=Hashable)
 # By how much callers count a field; a `Decimal` if it has decimal places.
@@ -57,9 +57,6 @@ class Bounds(NamedTuple):
 UNBOUNDED = Bounds()
 
 
-_DERIVED = frozenset(kind.name for kind in KINDS.values() if kind.derived)
-
-
 class Cell(NamedTuple):
     """A period of a measure, with certain tags; together with a key it names one row of a kind.
 
@@ -69,7 +66,7 @@ class Cell(NamedTuple):
         start: when the period begins, in UTC.
         tags: the values of the tags, encoded.
         member: 52 bits that stand for an actor, from 1 on; 0 where the cell is a number.
-        kind: the name of the kind of its row.
+        kind: the kind of its row.
     """
 
     measure: int
@@ -77,11 +74,11 @@ class Cell(NamedTuple):
     start: datetime
     tags: str = ""
     member: int = 0
-    kind: str = SUM.name
+    kind: Kind = SUM
 
     def added(self, by: int) -> int:
         """What a change of the counter by an amount adds."""
-        return 1 if KINDS[self.kind].each else by
+        return 1 if self.kind.each else by
 
 
 class Effect(NamedTuple):
@@ -147,7 +144,7 @@ class Delta(NamedTuple):
     @property
     def carried(self) -> tuple[Effect, ...]:
         """The effects that wait with it where it does not land at once."""
-        return tuple(effect for effect in self.effects if effect.cell.kind not in _DERIVED)
+        return tuple(effect for effect in self.effects if not effect.cell.kind.derived)
 
 
 # By key and cell; without a cell, the change of the total.

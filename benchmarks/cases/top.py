@@ -15,8 +15,11 @@ from django.utils import timezone
 from benchmarks.database import known
 from benchmarks.harness import Pair, Work, loop, remain
 from benchmarks.inspection import execute
-from django_counters.measure import RANK, SUM, Kind
-from django_counters.models import Counter, CounterCell, CounterRank
+from django_counters.contrib.top.apps import RANK
+from django_counters.contrib.top.models import CounterRank
+from django_counters.contrib.top.reading import largest
+from django_counters.measure import SUM, Kind
+from django_counters.models import Counter, CounterCell
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects.cells import names
 
@@ -40,7 +43,7 @@ def reading(keys: int) -> Iterator[Pair]:
     )
 
     def mine() -> int:
-        return sum(row.value for row in asked.top(FIRST))
+        return sum(row.value for row in largest(asked, FIRST))
 
     def theirs() -> int:
         sums = cells.values("key").annotate(amount=Sum("value"))

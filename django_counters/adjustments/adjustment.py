@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,14 +19,15 @@ from django_counters.adjustments.models import (
     CounterAdjustment,
 )
 from django_counters.adjustments.sql import SqlAudit
+from django_counters.effects import sharded_kinds
 from django_counters.exceptions import (
     ApprovalRequired,
     CounterError,
     CounterOverflow,
     InvalidAdjustment,
 )
-from django_counters.measure import OCCURRENCE, SUM
-from django_counters.projections.top import with_ranks
+from django_counters.measure import SUM
+from django_counters.projections.derived import with_derived
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
@@ -36,6 +37,7 @@ from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Capabilities
 from django_counters.strategies.periods import booked, in_period
 from django_counters.strategies.refusals import period_name, refusal, refuse_beyond_quotas
+from django_counters.tables import CounterActor
 from django_counters.tables.standing import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
@@ -50,17 +52,13 @@ from django_counters.types import (
     check_delta,
     check_integer,
     deltas_of,
-    namespace_of,
 )
 from django_counters.write import pipeline
-from django_counters.write.belongings import DELETED, forget_added, forget_rows
+from django_counters.write.belongings import forget_added, forget_named
 from django_counters.write.change import Change, Ref, named
 from django_counters.write.collector import AsyncCollector, collector_of
 from django_counters.write.once import Call, once
 from django_counters.write.pipeline import owed
-
-# The tables of numbers to which concurrent writers of one counter add.
-_NUMBERS = frozenset({"CounterCell", "CounterOccurrence"})
 
 LONGEST_REQUEST_ID = 128
 # Invisible letters and signs: Hangul fillers, the empty Braille pattern.
@@ -395,8 +393,11 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     measure = ref.measure
     parts: list[CellPart] = []
     stored = registry.measures(ref.using).find(measure.name) if measure else None
-    name = "CounterActor"
-    rows = _forget_rows(ref, [name])[name] if measure and measure.condition else 0
+    rows = (
+        forget_named(ref, lambda table, _: table is CounterActor)["CounterActor"]
+        if measure and measure.condition
+        else 0
+    )
     outside: Outside | None = None
     waiting = PendingParts((), ())
     if measure is not None and measure.counts_rows:
@@ -414,19 +415,15 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     if stored is not None:
         if measure is not None and measure.counts_rows:
             _, parts = corrections.counted(ref.key, stored.id)
-        _forget_rows(ref, ["CounterRank"])
+        forget_named(ref, lambda _, kind: kind is not None and kind.derived)
         corrections.take_back(ref.key, parts, SUM)
-    _forget_rows(ref, [one for one in DELETED if stored is None or one not in _NUMBERS])
+    forget_named(ref, lambda _, kind: not (stored and kind and kind.is_sharded))
     forget_added("", [ref.text], ref.using)
-    corrections.take_back(ref.key, parts, OCCURRENCE)
+    for kind in sharded_kinds()[1:]:
+        corrections.take_back(ref.key, parts, kind)
     if outside:
         _forget_waiting(ref, outside, waiting)
     return value
-
-
-def _forget_rows(ref: Ref, among: Collection[str]) -> Mapping[str, int]:
-    name = ref.measure.name if ref.measure else namespace_of(ref.text)
-    return forget_rows("", name, ref.measure, [ref.text], ref.using, among=among)
 
 
 def _taken(ref: Ref, value: int) -> Delta:
@@ -456,7 +453,7 @@ def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
         for _, cell, by in waiting.amounts:
             if cell is not None:
                 sums[ref.text, cell] = sums.get((ref.text, cell), 0) - by
-        taken = measures.with_admitted(deltas_of(with_ranks(sums, known)))
+        taken = measures.with_admitted(deltas_of(with_derived(sums, known)))
         registry.corrections(ref.table, ref.using).add_cells(taken)
 
     def forget_outside() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,7 +16,6 @@ from django.utils.translation import pgettext
 
 from django_counters import clock
 from django_counters.exceptions import CounterError
-from django_counters.models import Counter, CounterCell
 from django_counters.read.chart import (
     ALL,
     OTHERS,
@@ -29,8 +27,6 @@ from django_counters.read.chart import (
     tags_of,
 )
 from django_counters.read.people import people_of
-from django_counters.read.top import Placed
-from django_counters.registry import registry
 from django_counters.templatetags.counters_admin import grouped
 
 WIDTH, HEIGHT = 640, 220
@@ -215,7 +211,6 @@ def history_of(key: str, request: HttpRequest) -> dict[str, Any]:
         ],
         "query": _query(found.by, found.split),
         "people": _people(key, found.by),
-        "places": _places(key),
     }
 
 
@@ -233,17 +228,6 @@ def _people(key: str, by: str) -> dict[str, Any] | None:
         "error": localize(round(100 * found.whole.error, 2)),
         "rows": [(label_of(one.start, found.by), one.value) for one in reversed(found.points)],
     }
-
-
-def _places(key: str) -> list[tuple[Any, Placed]]:
-    """Which place it has in each present period that is ranked, where that is known."""
-    found = []
-    measure = registry.policy(key).measure
-    for by in measure.top if measure else ():
-        with suppress(CounterError):
-            place = Counter.objects.series(key).per(by).place()
-            found.append((CounterCell.Period[by.upper()].label, place))
-    return found
 
 
 def numbers(key: str, request: HttpRequest) -> dict[str, Any]:

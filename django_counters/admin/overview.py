@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import connections, router
@@ -26,19 +24,11 @@ from django.views.decorators.http import require_safe
 
 from django_counters import clock
 from django_counters.admin.readonly import ReadOnlyAdmin, list_url
-from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import Finding, Section, features
-from django_counters.fields.columns import counter_fields
-from django_counters.measure import Measure
 from django_counters.metrics.doctor import facts_of, to_do
-from django_counters.metrics.facts import PARTS, RECENT, Away, Facts, attempt
-from django_counters.models import AdjustmentRequest, Counter, CounterCell, CounterIncident
-from django_counters.read.series import RecordSeries, Series, series_of_all
-from django_counters.read.top import Ranked
-from django_counters.read.uniques import Distinct
-from django_counters.registry import registry
-from django_counters.tables.standing import COUNTERS, databases
-from django_counters.write.chosen import Rows
+from django_counters.metrics.facts import PARTS, RECENT, Facts
+from django_counters.models import AdjustmentRequest, Counter, CounterIncident
+from django_counters.tables.standing import databases
 
 _BREAKERS: Mapping[str | None, Any] = MappingProxyType(
     {
@@ -49,8 +39,6 @@ _BREAKERS: Mapping[str | None, Any] = MappingProxyType(
     }
 )
 _MINUTE = timedelta(minutes=1)
-# How many counters of each.
-_TOP = 5
 
 
 class OverviewMixin(ReadOnlyAdmin):
@@ -79,7 +67,6 @@ class OverviewMixin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             **_shown(_in_local_time(facts_of(using, *PARTS))),
-            "tops": _tops(using),
             "sections": _sections(request, using),
             "title": _("Overview"),
             "opts": self.opts,
@@ -90,74 +77,6 @@ class OverviewMixin(ReadOnlyAdmin):
         }
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/django_counters/overview.html", context)
-
-
-class Top(NamedTuple):
-    """Who has counted most in the present period, of a namespace or of a field.
-
-    Each row has the number of different people, where they are counted by this period.
-    """
-
-    subject: str
-    period: Any
-    rows: Sequence[tuple[Ranked, Distinct | None]]
-    problem: str
-
-
-def _tops(using: str) -> list[Top]:
-    """Who has counted most in the longest period that is ranked, wherever one is.
-
-    A record is its primary key: who may see counters may not see the records.
-    """
-    try:
-        policies = registry.policies()
-    except InvalidConfiguration:
-        # That is what has to be done.
-        return []
-    ranked = [
-        _Ranks(name, policy.measure, of_namespace, Counter.objects.series)
-        for name, policy in policies.items()
-        if policy.measure and policy.measure.top and COUNTERS.stands_in(using)
-        for of_namespace in [Counter.objects.series(namespace=name)]
-    ]
-    for model in apps.get_models():
-        for field in counter_fields(model) if router.allow_migrate_model(using, model) else ():
-            if field.model is model and field.measure and field.measure.top:
-                label, of_all = f"{model._meta.label}.{field.name}", series_of_all(field, model)
-                some = partial(_of_some, of_all, model._base_manager.using(using))
-                ranked.append(_Ranks(label, field.measure, of_all, some))
-    found = []
-    for ranks in ranked:
-        period = CounterCell.Period[ranks.measure.top[-1].upper()].label
-        told = attempt(ranks.subject, using, partial(_told, ranks, using))
-        rows, problem = ((), told.reason) if isinstance(told, Away) else (told, "")
-        found.append(Top(ranks.subject, period, rows, problem))
-    return found
-
-
-class _Ranks(NamedTuple):
-    """A ranking: all counters of a namespace or of a field, and how to ask for some."""
-
-    subject: str
-    measure: Measure
-    series: Series
-    some: Callable[[Sequence[Any]], Series]
-
-
-def _of_some(series: RecordSeries, rows: Rows, keys: Sequence[Any]) -> Series:
-    """The series of some records of a field."""
-    return series.of(rows.filter(pk__in=keys))
-
-
-def _told(ranks: _Ranks, using: str) -> list[tuple[Ranked, Distinct | None]]:
-    """Who has counted most, and how many people each of them had."""
-    by = ranks.measure.top[-1]
-    ranked = ranks.series.using(using).per(by).top(_TOP)
-    if by not in ranks.measure.unique or not ranked:
-        return [(one, None) for one in ranked]
-    some = ranks.some([one.key for one in ranked])
-    people = some.using(using).per(by).last(1).unique_each()
-    return [(one, people.get(one.key)) for one in ranked]
 
 
 def _in_local_time(found: Facts) -> Facts:

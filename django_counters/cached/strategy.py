@@ -552,7 +552,7 @@ _RETURNS = choice(
 _IS_REDIS = "Counting in Redis is 'cached'."
 DECLARED = Declaration(
     Cached,
-    Capabilities(joins=False, outside=True, cached=True, ranks=True, raises=True),
+    Capabilities(joins=False, outside=True, cached=True, one_row=True, raises=True),
     _build,
     namespaces=(
         _CACHE._replace(name="CACHE"),
@@ -601,5 +601,5 @@ def _as_exact(table: Table, using: str, _: Shared) -> Strategy:
 
 # It cannot be declared: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
 CACHED_AS_EXACT = Declaration(
-    CachedAsExact, Capabilities(in_place=True, cached=True, ranks=True, raises=True), _as_exact
+    CachedAsExact, Capabilities(in_place=True, cached=True, one_row=True, raises=True), _as_exact
 )

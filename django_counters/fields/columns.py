@@ -302,11 +302,11 @@ class BaseCounterField(TotalField):
 
 def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
     """Yield E010 to E018, E020, E024, E028, E030, E034, E037, W010 and W024 for one field."""
-    from django_counters.hints import HINTS
+    from django_counters.hints import hint_of
 
     for code, message in _all(field):
         kind = checks.Warning if code.startswith("W") else checks.Error
-        yield kind(message, hint=HINTS[code], obj=field, id=f"counters.{code}")
+        yield kind(message, hint=hint_of(code), obj=field, id=f"counters.{code}")
 
 
 def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:

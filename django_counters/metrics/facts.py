@@ -21,7 +21,7 @@ from django_counters import clock
 from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
-from django_counters.features import Feature, Finding, GaugeValue, attempted, contained
+from django_counters.features import Feature, Finding, GaugeValue
 from django_counters.read.values import values_of
 from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
@@ -30,6 +30,7 @@ from django_counters.stores.sql.identity import identity_of
 from django_counters.tables import CounterBatch, CounterIncident, CounterMember
 from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of
+from django_counters.upkeep.hooks import attempted, contained
 from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.places import Stranger, caches, places, strangers
 

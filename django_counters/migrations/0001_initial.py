@@ -24,7 +24,6 @@ FILLFACTORS = {
     "CounterShard": 60,
     "SlottedCounter": 60,
     "CounterCell": 80,
-    "CounterRank": 80,
     "CounterOccurrence": 80,
 }
 
@@ -994,57 +993,6 @@ class Migration(migrations.Migration):
                     models.Index(
                         fields=["measure", "key", "created_at"], name="counters_actors_by_time"
                     ),
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="CounterRank",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "measure_id",
-                        "period",
-                        "start",
-                        "key",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "period",
-                    models.SmallIntegerField(
-                        choices=[(1, "minute"), (2, "hour"), (3, "day"), (4, "week"), (5, "month")],
-                        verbose_name="period",
-                    ),
-                ),
-                ("start", models.DateTimeField(verbose_name="start")),
-                (
-                    "key",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="key"),
-                ),
-                ("value", models.BigIntegerField(verbose_name="value")),
-                (
-                    "measure",
-                    models.ForeignKey(
-                        db_constraint=False,
-                        db_index=False,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to="django_counters.countermeasure",
-                        verbose_name="measure",
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "counter rank",
-                "verbose_name_plural": "counter ranks",
-                "indexes": [
-                    models.Index(
-                        fields=["measure", "period", "start", "-value"], name="counters_top"
-                    )
                 ],
             },
         ),

@@ -13,19 +13,11 @@ from django.utils.functional import Promise
 
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
+from django_counters.effects import kinds
 from django_counters.exceptions import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
-from django_counters.measure import (
-    KINDS,
-    MEMBER,
-    OTHER,
-    SEPARATOR,
-    SUM,
-    TAG_LENGTH,
-    TAGS_LENGTH,
-    Measure,
-)
+from django_counters.measure import MEMBER, OTHER, SEPARATOR, SUM, TAG_LENGTH, TAGS_LENGTH, Measure
+from django_counters.projections.derived import derived_of
 from django_counters.projections.event import PLAIN, Event, Who, actor_of
-from django_counters.projections.top import ranks_of
 from django_counters.sketches import member_of
 from django_counters.stores.sql.measures import AHEAD, SqlMeasures, Stored
 from django_counters.tokens import Token, moment_of
@@ -127,8 +119,8 @@ def encoded(value: str) -> str:
 class _Cells(NamedTuple):
     """The cells of a moment.
 
-    ``sums``: those that a change adds its amount to, and their ranks. ``ones``: those that it adds
-    one to. ``sets``: those that it adds an actor to.
+    ``sums``: those that a change adds its amount to, and those derived from them. ``ones``: those
+    that it adds one to. ``sets``: those that it adds an actor to.
     """
 
     sums: tuple[Cell, ...]
@@ -140,10 +132,10 @@ def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, ta
     zone, keep = ZoneInfo(stored.zone), dict(measure.keep)
     made = {
         kind: tuple(
-            Cell(stored.id, PERIODS.index(period) + 1, start, tags, kind=kind.name)
+            Cell(stored.id, PERIODS.index(period) + 1, start, tags, kind=kind)
             for period, start in _starts(measure.by(kind), keep, moment, now, zone)
         )
-        for kind in KINDS.values()
+        for kind in kinds()
         if not kind.derived
     }
     if not any(made.values()):
@@ -151,7 +143,7 @@ def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, ta
         raise InvalidMoment(moment=moment, reason=reason)
     sums, sets = made[SUM], made.pop(MEMBER)
     ones = tuple(Effect(cell, 1) for kind, cells in made.items() if kind.each for cell in cells)
-    return _Cells((*sums, *ranks_of(measure, sums)), ones, sets)
+    return _Cells((*sums, *derived_of(measure, sums)), ones, sets)
 
 
 _cells_now = lru_cache(maxsize=256)(_cells)

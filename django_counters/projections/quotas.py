@@ -89,5 +89,5 @@ def quotas_of(
     return tuple(
         Quota(cell._replace(tags=""), declared[PERIODS[cell.period - 1]], zone)
         for cell, _ in effects
-        if cell.kind == SUM.name and PERIODS[cell.period - 1] in declared
+        if cell.kind is SUM and PERIODS[cell.period - 1] in declared
     )

@@ -85,7 +85,7 @@ def points(asked: SeriesSelection) -> list[OccurrencePoint]:
 
 def _measured(source: CellSource) -> Measure:
     measure = source.measure
-    if measure is None or not measure.occurrences:
+    if measure is None or not measure.by(OCCURRENCE):
         raise UnsupportedSeries(key=source.label, reason="it declares no occurrences")
     return measure
 

@@ -28,7 +28,6 @@ from django_counters.read.spans import (
     check_zone,
     moment_of,
 )
-from django_counters.read.top import Placed, Ranked, place, top
 from django_counters.read.uniques import Distinct, UniquePoint
 from django_counters.sketches import Sketch
 from django_counters.tables.total import TotalField
@@ -102,7 +101,7 @@ class _Asking(Generic[_Row, _Total]):
     def partial(self) -> Self:
         """Return the stored counts instead of raising `HistoryNotKept`.
 
-            Post.views.series.per("month").partial().top(10)
+            Post.views.series.per("month").partial().list()
 
         A period that was declared a moment ago then has the counts since, and one that isn't kept
         reads as zero. Without `HistoryNotKept` the result is the same.
@@ -124,6 +123,11 @@ class _Asking(Generic[_Row, _Total]):
     def using(self, alias: str) -> Self:
         """From another database, such as a replica."""
         return replace(self, _asked=replace(self._asked, using=alias))
+
+    @property
+    def selection(self) -> SeriesSelection:
+        """The counters, the time and the tags, for apps that answer it in another way."""
+        return self._asked
 
     @property
     def as_of(self) -> datetime | None:
@@ -278,54 +282,6 @@ class Series(_Asking[Point, int]):
 
     aoccurred = twin(occurred)
     aoccurrences = twin(occurrences)
-
-    def top(self, n: int = 10, *, against: int | None = None) -> list[Ranked]:
-        """The counters that have counted most in one period, the largest first: at most ``n``.
-
-            Post.views.series.per("week").top(10)
-            Counter.objects.series(namespace="views").per("day").top(10, against=1)
-
-        Of the present period, or of the one that `last` (with 1) or `between` names. Those whose
-        counts come to zero are not among them; of those with the same number it is not said which
-        come last. Of a field, they are records: those of the queryset that `of` was given, loaded
-        by it in one statement more.
-
-        With `where`, by what was counted with a tag. That is as exact, but sums the cells of all
-        counters: it takes as long as there are cells in that period.
-
-        Args:
-            n: how many.
-            against: compare with the period so many before, 1 for the last one, and order by the
-                rise. Of a period that is not over, the one before counts up to the same time of
-                day. That is the end of the finest period that is kept of it. Without a finer one it
-                counts as a whole. A counter below zero in that time before may be missed.
-
-        Raises:
-            UnsupportedSeries: ``top`` does not name this period, nor, with `where`, ``per``.
-            InvalidPeriod: no period is said, or more than one; the period begins elsewhere in
-                the time zone of `tz`; or this is no number.
-            HistoryNotKept: ranks, or what they are compared with, are not known of that time.
-        """
-        return top(self._asked, n, against)
-
-    atop = twin(top)
-
-    def place(self) -> Placed:
-        """Which place one counter has in one period, among all of its namespace or of its field.
-
-            post.views.series.per("week").place()  # Placed(place=3, value=120)
-
-        Of the present period, or of the one that `last` (with 1) or `between` names. It reads as
-        many rows of an index as there are before it, up to 10,000.
-
-        Raises:
-            UnsupportedSeries: ``top`` does not name this period; or this is the series of several
-                counters, or of a tag.
-            InvalidPeriod, HistoryNotKept: as `top`.
-        """
-        return place(self._asked)
-
-    aplace = twin(place)
 
     def _rows(self, told: SeriesAmounts, key: str) -> list[Point]:
         return points_of(told.starts, told.amounts.get((key, ())))

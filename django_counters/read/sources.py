@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 
 from django_counters import clock
 from django_counters.conf import Policy
+from django_counters.effects import stored_periods
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
@@ -79,7 +80,7 @@ class CellSource(Protocol):
 
 
 def _by_period(measure: Measure | None) -> Measure | None:
-    return measure if measure is not None and measure.stored else None
+    return measure if measure is not None and stored_periods(measure) else None
 
 
 def kind_of(key: str) -> str:

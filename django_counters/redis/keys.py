@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from django_counters.clock import utc
-from django_counters.measure import KINDS, MEMBER, SUM
+from django_counters.effects import kind_marked
+from django_counters.measure import MEMBER, SUM
 from django_counters.sketches import HIGHEST, REGISTERS
 from django_counters.types import Cell
 
@@ -76,7 +77,8 @@ def _digits(text: str) -> str:
 def cell_field(cell: Cell, counter: str) -> str:
     """The field of a generation that stands for a cell of a counter, beside that of the counter."""
     measure, period, start, tags, member, kind = cell
-    last = f".{member}" if member else _MARKS[kind]
+    mark = member or kind.mark
+    last = f".{mark}" if mark else ""
     return f"{CELL}{measure}.{period}.{int(start.timestamp())}{last} {tags} {counter}"
 
 
@@ -94,8 +96,8 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     of = *_period_in(measure, period, start), tags
     if not last:
         return counter, Cell(*of)
-    kind = _MARKED.get(last[0])
-    return counter, Cell(*of, kind=kind) if kind else Cell(*of, int(last[0]), MEMBER.name)
+    kind = kind_marked(last[0])
+    return counter, Cell(*of, kind=kind) if kind else Cell(*of, int(last[0]), MEMBER)
 
 
 def set_in(field: str) -> tuple[str, Cell, int | None] | None:
@@ -110,7 +112,7 @@ def set_in(field: str) -> tuple[str, Cell, int | None] | None:
         return None
     kind, _, numbers = field.partition(".")
     found = cell_in(CELL + numbers)
-    if found is None or found[1].kind != SUM.name or not (kind == COUNT or kind[2:] in _CHUNKS):
+    if found is None or found[1].kind is not SUM or not (kind == COUNT or kind[2:] in _CHUNKS):
         raise ValueError(field)
     return *found, _CHUNKS.get(kind[2:])
 
@@ -127,9 +129,6 @@ def ranks_in(text: str) -> bytes:
     return ranks
 
 
-# What stands behind the numbers of a cell that has no member, by its kind; and the reverse.
-_MARKS = {kind.name: kind.mark and f".{kind.mark}" for kind in KINDS.values()}
-_MARKED = {kind.mark: kind.name for kind in KINDS.values() if kind.mark}
 _CHUNKS = {str(number): number for number in range(REGISTERS // CHUNK)}
 _RANKS = bytes((character - ord(NOBODY)) % 256 for character in range(256))
 

@@ -26,7 +26,6 @@ from rest_framework.request import Request
 
 from django_counters.calendar import PERIODS
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
-from django_counters.read.top import MOST_BEFORE
 from django_counters.rest.actors import WHO_LENGTH
 from django_counters.rest.problems import CONTENT_TYPE, ApiError, TooLarge
 from django_counters.tokens import TOKEN_LENGTH
@@ -263,8 +262,7 @@ _View = TypeVar("_View", bound=type[Any])
 MOST_ITEMS = 500
 # Unknown fields that one error names.
 MOST_UNKNOWN = 5
-# Counters in an answer of the top, and in one page of a list.
-MOST_RANKED = 100
+# Counters in one page of a list.
 MOST_LISTED = 500
 # Of 200 characters with four bytes each, in base64.
 CURSOR_LENGTH = 1067
@@ -423,16 +421,6 @@ class SeriesQuery(Body):
         return attrs
 
 
-class TopQuery(Body):
-    """The parameters of those who have counted most."""
-
-    namespace = Text(max_length=KEY_LENGTH)
-    per = Word(choices=PERIODS)
-    n = Digits(min_value=1, max_value=MOST_RANKED, default=10)
-    against = Digits(min_value=1, max_value=MOST_BEFORE, required=False)
-    partial = Word(choices=["true", "false"], default="false", help_text=PARTIAL)  # type: ignore[assignment]
-
-
 class PageQuery(Body):
     """The parameters of a page of a list."""
 
@@ -567,23 +555,6 @@ class UniqueAnswer(DistinctItem):
     as_of = serializers.DateTimeField(allow_null=True)
     points = UniquePointItem(many=True)
     splits = UniqueSplitItem(many=True, required=False)
-
-
-class RankedItem(Described):
-    """A counter, what it has counted in the period, and in the one that it is compared with."""
-
-    key = serializers.CharField()
-    value = Value()
-    before = Value(allow_null=True)
-
-
-class TopAnswer(Described):
-    """The counters that have counted most, or risen most, the first one first."""
-
-    namespace = serializers.CharField()
-    per = Word(choices=PERIODS)
-    as_of = serializers.DateTimeField(allow_null=True)
-    counters = RankedItem(many=True)
 
 
 class ProblemItem(Described):

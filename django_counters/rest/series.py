@@ -1,4 +1,4 @@
-"""What was counted over time and by tag, how many distinct actors, and who has counted most."""
+"""What was counted over time and by tag, and how many distinct actors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters.exceptions import InvalidPeriod, InvalidTags
-from django_counters.models import Counter
 from django_counters.read import chart
 from django_counters.read.points import Point, Split, points_of
 from django_counters.read.series import Series, Splits
@@ -30,15 +29,12 @@ from django_counters.rest.bodies import (
     HistoryAnswer,
     SeriesAnswer,
     SeriesQuery,
-    TopAnswer,
-    TopQuery,
     UniqueAnswer,
     described,
     queried,
 )
 from django_counters.rest.permissions import MayReadHistory
 from django_counters.rest.targets import NamedTarget
-from django_counters.rest.views import HEADERS
 
 _WHERE = "where."
 # Of points times splits, in an answer.
@@ -107,36 +103,6 @@ class UniqueView(CounterView):
         with _one_zone():
             body = _unique(key, question, asked, split)
         return self.answered(target, body, _mark(body), _LASTS)
-
-
-@described("top", TopAnswer, TopQuery)
-class TopView(CounterView):
-    """Read which counters of a namespace have counted most."""
-
-    may = MayReadHistory
-
-    def get(self, request: Request) -> Response:
-        """In the present period; with `against`, which have risen most since an earlier one.
-
-        The namespace names the period in `TOP`. Cached counters are ranked as of the last flush.
-        """
-        given = queried(TopQuery, dict(request.query_params.lists()))
-        name, per = given["namespace"], given["per"]
-        self.admit_namespace(name)
-        asked = Counter.objects.series(namespace=name).per(per)
-        asked = asked.partial() if given["partial"] == "true" else asked
-        as_of = asked.as_of
-        with told_of("per"):
-            rows = asked.top(given["n"], against=given.get("against"))
-        # A permission of the project may look at each counter.
-        seen = self.visible([row.key for row in rows])
-        counters = [
-            {"key": row.key, "value": row.value, "before": row.before}
-            for row in rows
-            if row.key in seen
-        ]
-        body: dict[str, Any] = {"namespace": name, "per": per, "as_of": as_of and iso(as_of)}
-        return Response({**body, "counters": counters}, headers=HEADERS)
 
 
 class Question(NamedTuple):

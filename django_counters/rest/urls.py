@@ -12,7 +12,7 @@ from django_counters.adjustments.rest import (
     RequestView,
 )
 from django_counters.features import rest_modules
-from django_counters.rest.series import HistoryView, SeriesView, TopView, UniqueView
+from django_counters.rest.series import HistoryView, SeriesView, UniqueView
 from django_counters.rest.views import (
     DecrementView,
     ExactView,
@@ -29,7 +29,6 @@ app_name = "counters"
 urlpatterns = [
     path("bulk/read", ReadManyView.as_view(), name="read-many"),
     path("counters", ListView.as_view(), name="list"),
-    path("top", TopView.as_view(), name="top"),
     path("requests", RequestsView.as_view(), name="requests"),
     # Any text: the error of one that is no number is one of the API, too.
     path("requests/<counter_key:number>/approve", ApproveView.as_view(), name="approve"),

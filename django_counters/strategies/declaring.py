@@ -27,7 +27,7 @@ class Capabilities(NamedTuple):
         cached: it offers values that may be old (``consistency="cached"``).
         shards, slots: pending increments are in rows of this kind.
         entries: each change is kept, with its time.
-        ranks: one row for each counter and period slows it down no more than its total does.
+        one_row: another row for each counter and period slows it down no more than its total.
         conditions: it is a `CountsOnConditions`.
         raises: it is a `Raises`.
     """
@@ -41,7 +41,7 @@ class Capabilities(NamedTuple):
     shards: bool = False
     slots: bool = False
     entries: bool = False
-    ranks: bool = False
+    one_row: bool = False
     conditions: bool = False
     raises: bool = False
 

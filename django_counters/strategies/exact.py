@@ -192,7 +192,7 @@ EXACT = Declaration(
         in_place=True,
         floors=True,
         ceilings=True,
-        ranks=True,
+        one_row=True,
         conditions=True,
         raises=True,
     ),

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_counters.measure import KINDS, SUM
+from django_counters.measure import SUM
 from django_counters.stores.base import QuotasStore
 from django_counters.types import Delta, Effect
-
-# The kinds whose numbers are amounts. Rows of others count changes and actors.
-_AMOUNTS = frozenset(kind.name for kind in KINDS.values() if not kind.each)
 
 
 def booked(by: int, used: int) -> int:
@@ -27,7 +24,7 @@ def in_period(deltas: Sequence[Delta], store: QuotasStore) -> list[Delta]:
         (delta.key, cell)
         for delta in deltas
         for cell, by in delta.effects
-        if by < 0 and cell.kind == SUM.name
+        if by < 0 and cell.kind is SUM
     ]
     if not asked:
         return list(deltas)
@@ -35,7 +32,8 @@ def in_period(deltas: Sequence[Delta], store: QuotasStore) -> list[Delta]:
     used = {(key, cell.period): n for (key, cell), n in zip(asked, sums, strict=True)}
 
     def taken(delta: Delta, effect: Effect) -> Effect:
-        if effect.by > 0 or effect.cell.kind not in _AMOUNTS:
+        # Rows of other kinds count changes and actors, not amounts.
+        if effect.by > 0 or effect.cell.kind.each:
             return effect
         return effect._replace(by=booked(effect.by, used[delta.key, effect.cell.period]))
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
-from django_counters.features import attempted
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import REMEMBERED, SqlBatches
 from django_counters.tables import CounterBatch, CounterIncident, CounterPosition, CounterToken
+from django_counters.upkeep.hooks import attempted
 from django_counters.upkeep.measures import prune_cells
 from django_counters.upkeep.recording import forget_history
 from django_counters.write.pages import SOURCE

@@ -9,7 +9,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.models.functions import Left
 
 from django_counters import clock
-from django_counters.features import Drift, attempted
+from django_counters.features import Drift
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.ledger import Extent
 from django_counters.stores.sql.incidents import record
@@ -19,6 +19,7 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.actors import counting_actors, differing
+from django_counters.upkeep.hooks import attempted
 
 
 @dataclass

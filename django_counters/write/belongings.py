@@ -1,13 +1,14 @@
 """Deletes the rows that belong to a counter beside its value.
 
-Each table that has rows of a counter stands in `BELONGINGS`: forgetting a counter and deleting a
-record ask it, and list no table themselves.
+Each table of the core that has rows of a counter stands in `BELONGINGS`. Tables of other apps are
+those of `OfCounter`. Forgetting a counter and deleting a record ask `deleted_tables`, and list no
+table themselves.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -16,10 +17,13 @@ from django.apps import apps
 from django.db import models
 
 from django_counters.features import forgetting
-from django_counters.measure import Measure
+from django_counters.measure import Kind, Measure
 from django_counters.registry import registry
-from django_counters.tables.measured import OfCounter
+from django_counters.tables.measured import OfCounter, OfPeriod
+from django_counters.types import namespace_of
+from django_counters.write.change import Ref
 
+Among = Callable[[type[models.Model], Kind | None], bool]
 # How many records one statement forgets.
 _IDS = 500
 
@@ -33,7 +37,7 @@ class Fate(Enum):
     KEPT = "kept"
 
 
-#: By the names of models: all that have rows of counters.
+#: By the names of models: all of the core that have rows of counters.
 BELONGINGS: Mapping[str, Fate] = MappingProxyType(
     {
         "Counter": Fate.VALUE,
@@ -42,7 +46,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterDelta": Fate.VALUE,
         "CounterActor": Fate.DELETED,
         "CounterCell": Fate.DELETED,
-        "CounterRank": Fate.DELETED,
         "CounterOccurrence": Fate.DELETED,
         "CounterMember": Fate.DELETED,
         "CounterUnique": Fate.DELETED,
@@ -57,7 +60,26 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
     }
 )
 
-DELETED = tuple(name for name, one in BELONGINGS.items() if one is Fate.DELETED)
+
+def kind_of(table: type[models.Model]) -> Kind | None:
+    """Return the kind of a table's rows; None if they don't belong to periods."""
+    return table.of_kind if issubclass(table, OfPeriod) else None
+
+
+def deleted_tables() -> list[type[models.Model]]:
+    """Return the tables whose rows are deleted, in the order in which changes write them."""
+    named = (
+        apps.get_model("django_counters", name)
+        for name, fate in BELONGINGS.items()
+        if fate is Fate.DELETED
+    )
+
+    def order(table: type[models.Model]) -> int:
+        kind = kind_of(table)
+        return 0 if kind is None else kind.order
+
+    others = [table for table in named if not issubclass(table, OfCounter)]
+    return [*sorted(OfCounter.tables(), key=order), *others]
 
 
 def forget_rows(
@@ -67,7 +89,7 @@ def forget_rows(
     keys: Sequence[str],
     using: str,
     *,
-    among: Collection[str] = DELETED,
+    among: Among = lambda *_: True,
 ) -> Mapping[str, int]:
     """Delete what belongs to counters beside their values.
 
@@ -79,7 +101,7 @@ def forget_rows(
         measure: the declaration; None if they declare none now.
         keys: the keys, or the texts of primary keys.
         using: the database.
-        among: the tables.
+        among: whether rows are deleted, given their table and kind.
 
     Returns:
         How many rows of each table were deleted.
@@ -89,19 +111,24 @@ def forget_rows(
     for start in range(0, len(keys), _IDS):
         some = keys[start : start + _IDS]
         rows: list[models.QuerySet[Any]] = []
-        for table in DELETED:
-            model = apps.get_model("django_counters", table)
-            if table not in among:
+        for model in deleted_tables():
+            if not among(model, kind_of(model)):
                 continue
             if not issubclass(model, OfCounter):
                 # Its rows are of named counters.
                 rows += [] if owner else [model._base_manager.using(using).filter(key__in=some)]
             elif stored is not None:
-                # Before any of them is deleted: ranks are found by the cells.
+                # Before any of them is deleted: some are found by the cells.
                 rows += model.of_keys(measure, stored.id, some, using)
         for of_table in rows:
             gone[of_table.model.__name__] += of_table.delete()[0]
     return gone
+
+
+def forget_named(ref: Ref, among: Among) -> Mapping[str, int]:
+    """Do the same for one named counter."""
+    name = ref.measure.name if ref.measure else namespace_of(ref.text)
+    return forget_rows("", name, ref.measure, [ref.text], ref.using, among=among)
 
 
 def forget_added(owner: str, keys: Sequence[str], using: str) -> None:

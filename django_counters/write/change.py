@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db import models, router
 
+from django_counters.effects import stored_periods
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.measure import Measure
 from django_counters.projections.cells import effects_of
@@ -157,7 +158,7 @@ class Change(NamedTuple):
             return Delta(ref.key, self.by, bounds, self.route)
         event = self.event
         if ref.measure is not None and ref.measure.condition is not None:
-            if not ref.measure.stored and event.at is None and event.tags is None:
+            if not stored_periods(ref.measure) and event.at is None and event.tags is None:
                 return Delta(ref.key, self.by, bounds, self.route)
             # An actor who takes something back stays in the sets of distinct actors.
             seen = ref.measure.unique and self.by > 0
@@ -209,7 +210,7 @@ def check_event(ref: Ref, event: Event) -> None:
     if measure is not None and measure.condition is not None:
         if event.who is not None:
             measure.condition.condition(Change(ref, 1, event=event), known)
-        if not measure.stored:
+        if not stored_periods(measure):
             event = event._replace(who=None)
         if event == PLAIN:
             return

@@ -7,7 +7,8 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from django.utils import timezone
 
-from django_counters import HistoryNotKept, InvalidPeriod, Ranked
+from django_counters import HistoryNotKept, InvalidPeriod
+from django_counters.contrib.top import Ranked, largest
 from example_project.blog.models import Post
 
 FIRST = 10
@@ -18,12 +19,12 @@ _ALL = 1000
 
 def of_the_week() -> list[Ranked]:
     """The posts with the most views of the present week that have landed."""
-    return Post.views.series.per("week").partial().top(FIRST)
+    return largest(Post.views.series.per("week").partial(), FIRST)
 
 
 def rising() -> list[Ranked]:
     """Those that rise most: today beside yesterday, up to the same hour."""
-    return Post.views.series.per("day").partial().top(FIRST, against=1)
+    return largest(Post.views.series.per("day").partial(), FIRST, against=1)
 
 
 def weeks() -> dict[tuple[int, str], int]:
@@ -36,7 +37,7 @@ def weeks() -> dict[tuple[int, str], int]:
     for day in (monday, monday - timedelta(days=7)):
         start = datetime.combine(day, time(), UTC)
         with suppress(InvalidPeriod, HistoryNotKept):
-            for row in Post.views.series.per("week").between(start, start + WEEK).top(_ALL):
+            for row in largest(Post.views.series.per("week").between(start, start + WEEK), _ALL):
                 found[row.key, day.isoformat()] = row.value
     return found
 

@@ -17,8 +17,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from redis.exceptions import RedisError
 
-from django_counters import Ranked
 from django_counters.contrib.holds.models import CounterHold
+from django_counters.contrib.top import Ranked
 from example_project.blog import top
 from example_project.blog.downloads import downloads_of
 from example_project.blog.models import Post

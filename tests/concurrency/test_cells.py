@@ -14,7 +14,8 @@ from django.db import connection, transaction
 from django.db.models import Sum
 
 from django_counters.cached.flush import flush
-from django_counters.models import Counter, CounterCell, CounterRank
+from django_counters.contrib.top import CounterRank
+from django_counters.models import Counter, CounterCell
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup
 from tests.concurrency.book import Book

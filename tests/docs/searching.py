@@ -50,7 +50,7 @@ QUESTIONS = [
         "explanation/choose": ("strategy for likes", "likes strategy", "which strategy"),
         "how-to/count-unique-visitors": ("unique visitors", "how many unique visitors"),
         "how-to/count-over-time": ("views per day", "count per hour", "count over time"),
-        "how-to/top-ten-of-the-week": ("top 10 this week", "top ten", "leaderboard"),
+        "top": ("top 10 this week", "top ten", "leaderboard"),
         "limits": ("rate limits", "rate limit", "limit requests"),
         "adjustments": ("reset", "reset a counter"),
         "how-to/exact": ("delete", "delete a counter"),

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db.models import F
 from django.utils.timezone import now
 
+from django_counters.contrib.top import CounterRank
 from django_counters.fields import CounterField
 from django_counters.models import (
     Counter,
@@ -20,7 +21,7 @@ from django_counters.models import (
     SlottedCounter,
 )
 from django_counters.registry import registry
-from django_counters.tables import CounterCell, CounterMeasure, CounterRank
+from django_counters.tables import CounterCell, CounterMeasure
 from example_project import sales, seeds, verify
 from example_project.blog.countries import cell, count_view
 from example_project.blog.downloads import register

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from django_counters import clock
+from django_counters.contrib import top
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 
@@ -51,7 +52,8 @@ def test_moments_of_an_hour_that_is_shown_twice_bound_a_series(
     series = Counter.objects.series("reads:a").between(since, until).tz(zone)
     assert series.total() == series.unique() == 4
     assert [point.value for point in series.per("hour")] == [4]
-    ranked = Counter.objects.series(namespace="reads").per("hour").between(since, until).top(3)
+    hours = Counter.objects.series(namespace="reads").per("hour")
+    ranked = top.largest(hours.between(since, until), 3)
     assert [(one.key, one.value) for one in ranked] == [("reads:a", 4)]
 
 

@@ -11,6 +11,7 @@ import pytest
 from django.utils import timezone
 
 from django_counters import clock
+from django_counters.contrib import top
 from django_counters.exceptions import HistoryNotKept
 from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
@@ -89,10 +90,16 @@ class TestPartial:
         "OCCURRENCES": ["month"],
     }
     READS: ClassVar[dict[str, tuple[Callable[[Any], Any], object]]] = {
-        "top": (lambda month: [row.value for row in month.top()], [5]),
-        "top by tag": (lambda month: [row.value for row in month.where(country="DE").top()], [5]),
-        "rising": (lambda month: [(r.value, r.before) for r in month.top(against=1)], [(5, 0)]),
-        "place": (lambda month: (month.place().place, month.place().value), (1, 5)),
+        "top": (lambda month: [row.value for row in top.largest(month)], [5]),
+        "top by tag": (
+            lambda month: [row.value for row in top.largest(month.where(country="DE"))],
+            [5],
+        ),
+        "rising": (
+            lambda month: [(r.value, r.before) for r in top.largest(month, against=1)],
+            [(5, 0)],
+        ),
+        "place": (lambda month: (top.place(month).place, top.place(month).value), (1, 5)),
         "list": (lambda month: [point.value for point in month.last(2).list()], [0, 8]),
         "each": (lambda month: month.last(1).each()["hits:a"][0].value, 8),
         "total": (lambda month: month.last(1).total(), 8),

@@ -11,7 +11,7 @@ import pytest
 
 from django_counters import InsufficientCount, QuotaExceeded, clock
 from django_counters.cached.flush import flush
-from django_counters.contrib import holds
+from django_counters.contrib import holds, top
 from django_counters.exceptions import InvalidAdjustment
 from django_counters.models import Counter, CounterActor, CounterAdjustment
 from django_counters.stores.sql.totals import SqlCorrections
@@ -136,7 +136,7 @@ def test_no_rank_is_negative_by_a_reset() -> None:
     tune.hearts.increment(500, at=days_ago(8))
     tune.hearts.increment(7)
     tune.hearts.reset(**WHO)
-    assert Tune.hearts.series.per("day").last(1).top(5) == []
+    assert top.largest(Tune.hearts.series.per("day").last(1), 5) == []
 
 
 def test_no_day_is_negative_by_a_reset(strategy: str) -> None:

@@ -12,7 +12,8 @@ from django_counters.contrib import holds
 from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.holds.upkeep import expire_holds
-from django_counters.models import Counter, CounterRank
+from django_counters.contrib.top import CounterRank
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 from tests.holds.conftest import pass_time
 from tests.testapp.models import Member

@@ -11,7 +11,8 @@ import pytest
 
 from django_counters import clock
 from django_counters.cached.flush import flush
-from django_counters.models import Counter, CounterRank
+from django_counters.contrib.top import CounterRank
+from django_counters.models import Counter
 from django_counters.read.series import Series
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

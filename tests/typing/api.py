@@ -18,6 +18,7 @@ from django_counters import (
 )
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.cached.flush import FlushReport, flush
+from django_counters.contrib import top
 from django_counters.contrib.limits import Limit, LimitResult, limited
 from django_counters.decimals import AmountReading, CountedAmount
 from django_counters.models import (
@@ -31,7 +32,6 @@ from django_counters.models import (
 )
 from django_counters.read.occurrences import Occurred, OccurrencePoint
 from django_counters.read.points import Point
-from django_counters.read.top import Ranked
 from tests.testapp.models import Account, Article, Post, Product, Ticket
 
 
@@ -99,7 +99,7 @@ async def named_async() -> None:
     assert_type(await series.alist(), list[Point])
     assert_type(await series.atotal(), int)
     assert_type(await series.by("b").atotal(), dict[Any, int])
-    assert_type(await series.atop(3, against=1), list[Ranked])
+    assert_type(await top.alargest(series, 3, against=1), list[top.Ranked])
 
 
 async def fields_async(post: Post, account: Account) -> None:

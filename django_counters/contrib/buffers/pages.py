@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from django_counters.effects import kind_named
 from django_counters.exceptions import CounterOverflow
 from django_counters.registry import registry
 from django_counters.stores.base import Move
@@ -53,7 +54,13 @@ def text_of(entry: Entry) -> str:
         return entry
     key, cells = entry
     return json.dumps(
-        [key, [[*cell[:2], int(cell.start.timestamp()), *cell[3:]] for cell in cells]]
+        [
+            key,
+            [
+                [*cell[:2], int(cell.start.timestamp()), *cell[3:5], cell.kind.name]
+                for cell in cells
+            ],
+        ]
     )
 
 
@@ -67,7 +74,7 @@ def entry_in(text: str) -> Entry:
         return text
     key, cells = json.loads(text)
     return key, tuple(
-        Cell(measure, period, datetime.fromtimestamp(start, UTC), tags, member, kind)
+        Cell(measure, period, datetime.fromtimestamp(start, UTC), tags, member, kind_named(kind))
         for measure, period, start, tags, member, kind in cells
     )
 

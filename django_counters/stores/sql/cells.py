@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from django.db import Error, connections
 
 from django_counters import clock
-from django_counters.measure import KINDS, RANK, Kind
+from django_counters.effects import kinds, sharded_kinds
+from django_counters.measure import Kind
 from django_counters.stores.base import NoRoom
-from django_counters.stores.sql.dialects.cells import ROWS, SHARDED
+from django_counters.stores.sql.dialects.cells import NUMBERED_PERIODS
 from django_counters.stores.sql.session import Session, aware
 from django_counters.types import Amounts, Cell, Delta, Sums
 
@@ -77,7 +78,7 @@ class SqlCells:
 
     def asks_quotas(self, delta: Delta) -> bool:
         """Whether `run` refuses by itself what is too much for a period."""
-        return self._sql.join and all(KINDS[effect.cell.kind].adds for effect in delta.effects)
+        return self._sql.join and all(effect.cell.kind.adds for effect in delta.effects)
 
     def _joined(
         self, sql: str, columns: Sequence[str], deltas: Sequence[Delta]
@@ -129,7 +130,8 @@ class SqlCells:
             (cell.measure, cell.period, shown(cell.start), key, number)
             for number, (key, cell) in enumerate(parts)
         ]
-        found = self._session.run(self._sql.used, self._sql.arrange(RANK, rows), writes=False)
+        params = self._sql.arrange(NUMBERED_PERIODS, rows)
+        found = self._session.run(self._sql.used, params, writes=False)
         sums = {number: int(value) for number, value in found}
         return [sums.get(number, 0) for number in range(len(rows))]
 
@@ -140,7 +142,8 @@ class SqlCells:
 
         ``value`` is the statement that reads its total and what is pending.
         """
-        params = (*params, *(measure, key) * len(SHARDED))
+        known = sharded_kinds()
+        params = (*params, *(measure, key) * len(known))
         amounts, parts = Amounts(None, 0), []
         rows = self._session.run(self._sql.counted(value), params, writes=False)
         for number, period, start, tags, by, last in rows:
@@ -148,7 +151,7 @@ class SqlCells:
                 amounts = Amounts(None if by is None else int(by), int(last or 0))
             else:
                 moment = aware(start, local=True).astimezone(UTC)
-                cell = Cell(measure, int(period), moment, str(tags), kind=SHARDED[number].name)
+                cell = Cell(measure, int(period), moment, str(tags), kind=known[number])
                 parts.append(CellPart(cell, int(last), int(by)))
         return amounts, parts
 
@@ -159,9 +162,9 @@ class SqlCells:
         """
         shown = self._shown()
         rows = sorted(
-            ROWS[kind.name]((measure, key, period, shown(start), tags, 0, shard, -by))
-            for (measure, period, start, tags, _, name), shard, by in parts
-            if name == kind.name
+            kind.pick((measure, key, period, shown(start), tags, 0, shard, -by))
+            for (measure, period, start, tags, _, of_kind), shard, by in parts
+            if of_kind is kind
         )
         if rows:
             self._add({kind: rows}, self._sql.add)
@@ -178,11 +181,11 @@ class SqlCells:
     def _rows(self, parts: Iterable[tuple[str, Cell, int]]) -> _Rows:
         """The rows of each kind that there are, in the order in which they are written."""
         shown = self._shown()
-        rows: dict[str, list[tuple[Any, ...]]] = {}
+        rows: dict[Kind, list[tuple[Any, ...]]] = {}
         for key, (measure, period, start, tags, member, kind), by in parts:
             of = measure, key, period, shown(start), tags, member, 0, by
-            rows.setdefault(kind, []).append(ROWS[kind](of))
-        return {made: sorted(rows[kind]) for kind, made in KINDS.items() if kind in rows}
+            rows.setdefault(kind, []).append(kind.pick(of))
+        return {kind: sorted(rows[kind]) for kind in kinds() if kind in rows}
 
     def _shown(self) -> Callable[[datetime], Any]:
         """Makes a moment what the database takes; many cells have the same."""

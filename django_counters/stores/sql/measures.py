@@ -12,6 +12,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from django_counters import clock
+from django_counters.effects import stored_periods
 from django_counters.measure import OTHER, SEPARATOR, Measure
 from django_counters.stores.sql.session import Session, commits_at_once, is_of_a_test_case
 from django_counters.tables import CounterMeasure, CounterTag
@@ -47,7 +48,7 @@ class Stored(NamedTuple):
         """Whether it lacks nothing that is declared, and has nothing by period that is not."""
         names = {name for name, _ in measure.tags}
         return names <= set(self.tags) and {period for period, _ in self.since} == set(
-            measure.stored
+            stored_periods(measure)
         )
 
 
@@ -157,7 +158,8 @@ class SqlMeasures:
             row.tags = list(dict.fromkeys((*row.tags, *(tag for tag, _ in measure.tags))))
             # A later row would lack earlier counts, also those of processes that end soon.
             now = (clock.utc() + GRACE).isoformat()
-            row.periods = {period: row.periods.get(period, now) for period in measure.stored}
+            periods = stored_periods(measure)
+            row.periods = {period: row.periods.get(period, now) for period in periods}
             row.save(using=self._using, update_fields=["tags", "periods"])
         stored = _stored(row)
         if connections[self._using].in_atomic_block:
@@ -171,7 +173,7 @@ class SqlMeasures:
         # Earlier counts of a ledger are in its entries, and in no cell.
         entries = ENTRIES.of_namespace(measure.name, self._using)
         since = (clock.utc() + GRACE).isoformat() if entries.exists() else None
-        return dict.fromkeys(measure.stored, since)
+        return dict.fromkeys(stored_periods(measure), since)
 
     def admitted(self, measure: Measure, stored: Stored, tags: str) -> str:
         """The tags of a cell with ``~`` for each value that is not counted apart."""

@@ -31,7 +31,7 @@ def bench() -> Iterator[Bench]:
 
 
 def day(tags: str = "", member: int = 0) -> Cell:
-    return Cell(1, 3, START, tags, member, MEMBER.name if member else SUM.name)
+    return Cell(1, 3, START, tags, member, MEMBER if member else SUM)
 
 
 def count(bench: Bench, counter: str, *cells: Cell, by: int = 1) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
-from django_counters.measure import KINDS, MEMBER, RANK, SUM, Kind
+from django_counters.effects import sharded_kinds
+from django_counters.measure import LETTERS, MEMBER, SUM, Kind
 from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.types import Quota
 
@@ -23,13 +23,9 @@ COLUMNS = {
     "n": ("shard", "smallint"),
     "d": ("value", "bigint"),
 }
-# Picks the row of a kind from the values of all columns.
-ROWS = {
-    name: itemgetter(*map("".join(COLUMNS).index, kind.columns)) for name, kind in KINDS.items()
-}
-
-#: The kinds of which each row has a number and a shard.
-SHARDED = tuple(kind for kind in KINDS.values() if kind.adds and not kind.derived)
+assert "".join(COLUMNS) == LETTERS
+#: Periods with a number each: rows of a parameter, which no table has.
+NUMBERED_PERIODS = Kind("numbered", "", "", "mpskd", order=0)
 
 
 def names(letters: str) -> list[str]:
@@ -83,12 +79,12 @@ class Cells:
 
     @cached_property
     def used(self) -> str:
-        """What periods have counted, over tags and shards. Parameters: as of `RANK`, numbered.
+        """What periods have counted, over tags and shards. Parameters: `NUMBERED_PERIODS`.
 
         Rows: the number and the sum of each period that has counted something.
         """
         return (
-            f"SELECT u.d, SUM(c.value) FROM {self.given(RANK)} JOIN {SUM.table} c "
+            f"SELECT u.d, SUM(c.value) FROM {self.given(NUMBERED_PERIODS)} JOIN {SUM.table} c "
             "ON c.measure_id = u.m AND c.key = u.k AND c.period = u.p AND c.start = u.s "
             "GROUP BY u.d"
         )
@@ -103,7 +99,7 @@ class Cells:
         rows = [
             f"SELECT {number}, c.period, c.start, c.tags, c.value, c.shard FROM {kind.table} c "
             "WHERE c.measure_id = %s AND c.key = %s"
-            for number, kind in enumerate(SHARDED)
+            for number, kind in enumerate(sharded_kinds())
         ]
         return " UNION ALL ".join((f"SELECT -1, NULL, NULL, NULL, v.* FROM ({value}) v", *rows))
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django_counters.measure import KINDS
+from django_counters.effects import kinds
 from django_counters.stores.sql.dialects.cells import COLUMNS
 from django_counters.stores.sql.dialects.claims import BATCHES, SOURCES, ClaimSql, ClaimTable
 from django_counters.stores.sql.dialects.positions import POSITIONS
@@ -54,15 +54,18 @@ def _named(letters: str) -> Mapping[str, str]:
     return {name: types.get(of, _NUMBER) for name, of in columns}
 
 
-# The primary keys of tables of which some rows are deleted.
+# The primary keys of tables of which some rows are deleted, beside those of kinds.
 _NAMED_BY: Mapping[str, Mapping[str, str]] = {
-    **{kind.table: _named(kind.keys) for kind in KINDS.values()},
     UNIQUES: _named("mkpst"),
     POSITIONS: {"source": _KEY, "part": _KEY},
     TOKENS: {"digest": _DIGITS},
     BATCHES: {"generation": _DIGITS},
     SOURCES: {"source": _KEY, "slot": _NUMBER},
 }
+
+
+def _of_kind(table: str) -> Mapping[str, str]:
+    return next(_named(kind.keys) for kind in kinds() if kind.table == table)
 
 
 def delete_some(
@@ -80,7 +83,7 @@ def delete_some(
         patience: empty to wait for who holds some.
         named_by: the columns of the primary key and their types, for the table of another app.
     """
-    names = named_by or _NAMED_BY[table]
+    names = named_by or _NAMED_BY.get(table) or _of_kind(table)
     held = ", ".join(f"`{name}`" for name in names)
     kept = ", ".join(_kept(f"d.`{name}`", name) for name in names)
     each = ", ".join(f"`{n}` {kind} PATH '$[{i}]'" for i, (n, kind) in enumerate(names.items()))

@@ -18,7 +18,7 @@ from django.db.backends.utils import CursorWrapper
 
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import features
-from django_counters.measure import KINDS, SUM, Kind
+from django_counters.measure import OWN_KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql import (
     actor_functions,
@@ -346,7 +346,7 @@ FUNCTIONS = (
     _WAITS,
     _SLOT,
     *right_functions.FUNCTIONS,
-    *(_adding(kind) for kind in KINDS.values() if kind.adds),
+    *(_adding(kind) for kind in OWN_KINDS if kind.adds),
     _WITHIN,
 )
 _CORE = "django_counters"
@@ -369,7 +369,8 @@ def _wanted() -> dict[str, _Wanted]:
     """The functions of the core and of the installed apps, by their names."""
     owned = [(_CORE, text) for text in FUNCTIONS]
     for one in features():
-        owned += [(type(one).__module__, text) for text in one.functions("postgresql")]
+        texts = (*map(_adding, (k for k in one.kinds if k.adds)), *one.functions("postgresql"))
+        owned += [(type(one).__module__, text) for text in texts]
     wanted: dict[str, _Wanted] = {}
     for owner, text in owned:
         found = _NAME.search(text)

@@ -16,6 +16,7 @@ from django.test.utils import isolate_apps
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.checks import check_setting
+from django_counters.contrib.top import CounterRank
 from django_counters.exceptions import InsufficientCount
 from django_counters.fields import CounterField
 from django_counters.models import (
@@ -24,7 +25,6 @@ from django_counters.models import (
     CounterDelta,
     CounterIncident,
     CounterMeasure,
-    CounterRank,
     CounterShard,
     SlottedCounter,
 )

@@ -15,7 +15,18 @@ from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.rest.permissions import MayReadHistory
 from django_counters.testing import override_counters
-from tests.rest.conftest import ALL, API, API_TESTS, As, Client, problem
+from tests.rest.conftest import (
+    ALL,
+    API,
+    API_TESTS,
+    As,
+    Client,
+    as_,
+    client,
+    isolated,
+    namespaces,
+    problem,
+)
 
 pytestmark = API_TESTS
 NOW = datetime(2024, 5, 16, 12, 30, tzinfo=UTC)

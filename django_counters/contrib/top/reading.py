@@ -1,4 +1,4 @@
-"""Which counters have counted most in a period, and which have risen most."""
+"""The counters with the largest counts of a period, or the largest rise; the place of one."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from django.db import models
 
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
+from django_counters.contrib.top.apps import RANK
+from django_counters.contrib.top.models import CounterRank
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
-from django_counters.measure import RANK, SUM
+from django_counters.measure import SUM
 from django_counters.options import is_integer
 from django_counters.read.asked import SeriesSelection
 from django_counters.read.cells import chosen, known_of, measured
+from django_counters.read.series import Series
 from django_counters.read.spans import NESTED, Plan, Span, StoredSpan, within_dates
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session
-from django_counters.tables import CounterCell, CounterRank
+from django_counters.tables import CounterCell
+from django_counters.twins import twin
 
 MOST = 10_000
 MOST_BEFORE = 1_000
@@ -80,10 +84,37 @@ _Candidates = Callable[[int, set[str]], Sequence[_Row]]
 _Compare = Callable[[Sequence[_Row]], Sequence[_Row]]
 
 
-def top(asked: SeriesSelection, n: int, against: int | None) -> list[Ranked]:
-    """The counters with the largest counts of a period, or with the largest rise; see `Series`."""
+def largest(series: Series, n: int = 10, *, against: int | None = None) -> list[Ranked]:
+    """Return the counters with the largest counts of one period, the largest first.
+
+        top.largest(Post.views.series.per("week"), 10)
+        top.largest(Counter.objects.series(namespace="views").per("day"), 10, against=1)
+
+    The period is the present one, or the one that `last` (with 1) or `between` names. Counters
+    whose counts come to zero aren't among them. If several have the same number at the end of the
+    list, any of them may be left out. For a field, each row has its record: loaded by the queryset
+    that `of` received, in one more statement.
+
+    With `where`, counters are compared by their counts with a tag. That is as exact, but sums the
+    cells of all counters: it takes time in proportion to the cells in that period.
+
+    Args:
+        series: the counters and the period.
+        n: how many, at most.
+        against: compare with the period so many before, 1 for the last one, and order by the
+            rise. If the period isn't over, the earlier one counts up to the same time of day: up to
+            the end of the finest stored period. Without a finer one it counts as a whole. A
+            counter below zero in that earlier time may be missed.
+
+    Raises:
+        UnsupportedSeries: ``top`` doesn't name this period, nor, with `where`, ``per``.
+        InvalidPeriod: the series has no period, or several; the period begins at another moment in
+            the time zone of `tz`; or a number is out of range.
+        HistoryNotKept: ranks, or the counts to compare with, aren't known for that time.
+    """
+    asked = series.selection
     if not is_integer(n, 1, MOST):
-        raise InvalidPeriod(period=n, known=f"top() gives from 1 to {MOST} counters")
+        raise InvalidPeriod(period=n, known=f"largest() gives from 1 to {MOST} counters")
     if against is not None and not is_integer(against, 1, MOST_BEFORE):
         problem = f"against is how many periods before, from 1 to {MOST_BEFORE}"
         raise InvalidPeriod(period=against, known=problem)
@@ -100,13 +131,25 @@ def top(asked: SeriesSelection, n: int, against: int | None) -> list[Ranked]:
         if stored is None:
             # No increment has come yet.
             return []
-        largest = _candidates(asked, stored, by, bounds, using)
+        candidates = _candidates(asked, stored, by, bounds, using)
         compare = None if parts is None else _comparing(asked, stored, parts, using)
-        return _with_records(asked, using, n, largest, compare)
+        return _with_records(asked, using, n, candidates, compare)
 
 
-def place(asked: SeriesSelection) -> Placed:
-    """Which place one counter has; see `Series`."""
+def place(series: Series) -> Placed:
+    """Return the place of one counter in a period, among all of its namespace or field.
+
+        top.place(post.views.series.per("week"))  # Placed(place=3, value=120)
+
+    The period is the present one, or the one that `last` (with 1) or `between` names. It reads as
+    many rows of an index as there are before this counter, up to 10,000.
+
+    Raises:
+        UnsupportedSeries: ``top`` doesn't name this period; or the series is of several counters,
+            or of a tag.
+        InvalidPeriod, HistoryNotKept: as `largest`.
+    """
+    asked = series.selection
     if not asked.source.is_one or asked.where:
         reason = "place() is of one counter, and not of tags"
         raise UnsupportedSeries(key=asked.source.label, reason=reason)
@@ -129,17 +172,20 @@ def place(asked: SeriesSelection) -> Placed:
         return Placed(before + 1 if before < MOST else None, own)
 
 
+alargest, aplace = twin(largest), twin(place)
+
+
 def _period_of(asked: SeriesSelection) -> str:
-    """The period that is asked for.
+    """Return the period of a series.
 
     Raises:
-        InvalidPeriod: there is none.
-        UnsupportedSeries: its sums are not ranked.
+        InvalidPeriod: it has none.
+        UnsupportedSeries: its sums aren't ranked.
     """
     by, measure = asked.span.by, measured(asked.source)
     if by is None:
-        raise InvalidPeriod(period=None, known="top() is of one period: say which with per()")
-    if by not in (measure.per if asked.where else measure.top):
+        raise InvalidPeriod(period=None, known="a ranking needs one period. Name it with per()")
+    if by not in (measure.per if asked.where else measure.by(RANK)):
         reason = f"who has the most of a {by} needs top=[{by!r}]"
         raise UnsupportedSeries(key=asked.source.label, reason=reason)
     return by
@@ -149,7 +195,8 @@ def _bounds(span: Span, by: str, now: datetime, zone: tzinfo) -> tuple[datetime,
     """Where the one period that is asked for begins, and where it ends."""
     starts = (replace(span, number=1) if span.is_open else span).starts(now, zone)
     if len(starts) != 2:
-        known = f"top() is of one {by}, not of {max(len(starts) - 1, 0)}: last(1), or between()"
+        number = max(len(starts) - 1, 0)
+        known = f"a ranking is of one {by}, not of {number}. Use last(1) or between()"
         raise InvalidPeriod(period=by, known=known)
     start, end = starts
     if period_of(by, start, zone) != (start, end):
@@ -219,7 +266,7 @@ def _candidates(
 ) -> _Candidates:
     """From the ranks, which are in order; with tags, from the cells, which have to be summed."""
 
-    def largest(number: int, gone: set[str]) -> Sequence[_Row]:
+    def first(number: int, gone: set[str]) -> Sequence[_Row]:
         rows: Any
         if asked.where:
             cells = chosen(CounterCell, asked, stored, Plan(by, bounds), using).exclude(
@@ -233,7 +280,7 @@ def _candidates(
             rows = ranks.order_by("-value").values_list("key", "value")
         return [_Row(*row) for row in rows[:number]]
 
-    return largest
+    return first
 
 
 def _ranks(measure: int, by: str, start: datetime, using: str) -> models.QuerySet[CounterRank]:
@@ -266,7 +313,7 @@ def _comparing(
     return compare
 
 
-def _risen(n: int, largest: Callable[[int], Sequence[_Row]], compare: _Compare) -> list[_Row]:
+def _risen(n: int, first: Callable[[int], Sequence[_Row]], compare: _Compare) -> list[_Row]:
     """Those that have risen most, of as few candidates as can tell.
 
     No counter can rise by more than it has counted, as long as it had no less than zero before.
@@ -274,7 +321,7 @@ def _risen(n: int, largest: Callable[[int], Sequence[_Row]], compare: _Compare) 
     """
     number = n * _MORE
     while True:
-        candidates = compare(largest(number))
+        candidates = compare(first(number))
         found = sorted(candidates, key=lambda row: (-row.rise, row.key))[:n]
         if len(candidates) < number or candidates[-1].value < found[-1].rise:
             return found
@@ -282,15 +329,15 @@ def _risen(n: int, largest: Callable[[int], Sequence[_Row]], compare: _Compare) 
 
 
 def _with_records(
-    asked: SeriesSelection, using: str, n: int, largest: _Candidates, compare: _Compare | None
+    asked: SeriesSelection, using: str, n: int, first: _Candidates, compare: _Compare | None
 ) -> list[Ranked]:
     """The counters with their records. Deleting records with SQL leaves counts behind."""
     gone: set[str] = set()
     while True:
         if compare is None:
-            rows = sorted(largest(n, gone), key=lambda row: (-row.value, row.key))
+            rows = sorted(first(n, gone), key=lambda row: (-row.value, row.key))
         else:
-            rows = _risen(n, lambda number: largest(number, gone), compare)
+            rows = _risen(n, lambda number: first(number, gone), compare)
         found = asked.source.found(using, [row.key for row in rows])
         if len(found) == len(rows):
             return [Ranked(*found[row.key], row.value, row.before) for row in rows]

@@ -16,6 +16,8 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
+from django_counters.contrib import top
+from django_counters.contrib.top import CounterRank, Placed, Ranked, alargest, largest, reading
 from django_counters.exceptions import (
     HistoryNotKept,
     InvalidKey,
@@ -23,10 +25,8 @@ from django_counters.exceptions import (
     InvalidTags,
     UnsupportedSeries,
 )
-from django_counters.models import Counter, CounterCell, CounterMeasure, CounterRank
-from django_counters.read import top
+from django_counters.models import Counter, CounterCell, CounterMeasure
 from django_counters.read.series import Series
-from django_counters.read.top import Placed, Ranked
 from django_counters.registry import registry
 from tests.testapp.models import Tune
 
@@ -74,37 +74,37 @@ class TestOfOnePeriod:
         count("hits:2", 90, at=NOW - DAY)
         count("coarse:x", 500)
         week = all_of().per("week")
-        assert shown(week.top(2)) == [("hits:2", 92, None), ("hits:29", 29, None)]
-        assert shown(all_of().per("day").top(2))[0] == ("hits:29", 29, None)
-        assert len(week.top()) == 10
-        assert len(week.top(1000)) == 29
-        assert week.top(1)[0].record is None
-        assert async_to_sync(week.atop)(1) == week.top(1)
+        assert shown(largest(week, 2)) == [("hits:2", 92, None), ("hits:29", 29, None)]
+        assert shown(largest(all_of().per("day"), 2))[0] == ("hits:29", 29, None)
+        assert len(largest(week)) == 10
+        assert len(largest(week, 1000)) == 29
+        assert largest(week, 1)[0].record is None
+        assert async_to_sync(alargest)(week, 1) == largest(week, 1)
 
     def test_one_that_comes_to_zero_is_not_among_them(self) -> None:
         count("hits:a", 3)
         objects.decrement("hits:a", 3)
         objects.decrement("hits:b", 4)
-        assert shown(all_of().per("day").top(5)) == [("hits:b", -4, None)]
-        assert all_of().per("day").last(1).where(country=None).top(5)[0].value == -4
+        assert shown(largest(all_of().per("day"), 5)) == [("hits:b", -4, None)]
+        assert largest(all_of().per("day").last(1).where(country=None), 5)[0].value == -4
 
     def test_some_keys(self) -> None:
         for key, by in {"hits:a": 1, "hits:b": 2, "hits:c": 3}.items():
             count(key, by)
         days = objects.series(["hits:a", "hits:b"]).per("day")
-        assert [row.key for row in days.top(5)] == ["hits:b", "hits:a"]
-        assert [row.key for row in objects.series("hits:a").per("day").top(5)] == ["hits:a"]
+        assert [row.key for row in largest(days, 5)] == ["hits:b", "hits:a"]
+        assert [row.key for row in largest(objects.series("hits:a").per("day"), 5)] == ["hits:a"]
 
     def test_the_period_that_is_named(self) -> None:
         count("hits:a", 1)
         count("hits:b", 2, at=NOW - DAY)
         days = all_of().per("day")
-        assert shown(days.last(1).top()) == [("hits:a", 1, None)]
+        assert shown(largest(days.last(1))) == [("hits:a", 1, None)]
         yesterday = NOW.replace(hour=0, minute=0) - DAY
         for until in (None, yesterday + DAY, yesterday + timedelta(minutes=1)):
             asked = days.between(yesterday, until or yesterday + DAY)
-            assert shown(asked.top()) == [("hits:b", 2, None)]
-        assert days.between(NOW + DAY, NOW + DAY + timedelta(hours=1)).top() == []
+            assert shown(largest(asked)) == [("hits:b", 2, None)]
+        assert largest(days.between(NOW + DAY, NOW + DAY + timedelta(hours=1))) == []
 
     def test_by_tag(self) -> None:
         for country, by in {"DE": 4, "FR": 9}.items():
@@ -112,29 +112,41 @@ class TestOfOnePeriod:
         count("hits:b", 5, country="DE")
         count("hits:b", 1, at=NOW - WEEK, country="DE")
         days = all_of().per("day").where(country="DE")
-        assert shown(days.top()) == [("hits:b", 5, None), ("hits:a", 4, None)]
-        assert shown(days.where(country=["DE", "FR"]).top(1)) == [("hits:b", 5, None)]
-        assert shown(all_of().per("week").where(country=["DE", "FR"]).top(1, against=1)) == [
+        assert shown(largest(days)) == [("hits:b", 5, None), ("hits:a", 4, None)]
+        assert shown(largest(days.where(country=["DE", "FR"]), 1)) == [("hits:b", 5, None)]
+        assert shown(largest(all_of().per("week").where(country=["DE", "FR"]), 1, against=1)) == [
             ("hits:a", 13, 0)
         ]
         # Without ranks, too.
-        assert shown(all_of().per("hour").where(country="DE").top(1)) == [("hits:b", 5, None)]
+        assert shown(largest(all_of().per("hour").where(country="DE"), 1)) == [("hits:b", 5, None)]
         with pytest.raises(InvalidTags):
             days.where(city="Graz")
 
     @pytest.mark.parametrize(
         ("asked", "error", "said"),
         [
-            (lambda: all_of().top(), InvalidPeriod, "say which with per"),
-            (lambda: all_of().last("7d").top(), InvalidPeriod, "say which with per"),
-            (lambda: all_of().per("day").last(2).top(), InvalidPeriod, "one day, not of 2"),
-            (lambda: all_of().per("week").last("7d").top(), InvalidPeriod, "one week, not of 2"),
-            (lambda: all_of().per("day").top(0), InvalidPeriod, "from 1 to 10000"),
-            (lambda: all_of().per("day").top(True), InvalidPeriod, "from 1 to 10000"),
-            (lambda: all_of().per("day").top(5, against=0), InvalidPeriod, "periods before"),
-            (lambda: all_of().per("day").tz("Asia/Tokyo").top(), InvalidPeriod, "clocks of UTC"),
-            (lambda: all_of().per("hour").top(), UnsupportedSeries, r"top=\['hour'\]"),
-            (lambda: all_of("plain").per("day").top(), UnsupportedSeries, r"top=\['day'\]"),
+            (lambda: largest(all_of()), InvalidPeriod, "Name it with per"),
+            (lambda: largest(all_of().last("7d")), InvalidPeriod, "Name it with per"),
+            (lambda: largest(all_of().per("day").last(2)), InvalidPeriod, "one day, not of 2"),
+            (
+                lambda: largest(all_of().per("week").last("7d")),
+                InvalidPeriod,
+                "one week, not of 2",
+            ),
+            (lambda: largest(all_of().per("day"), 0), InvalidPeriod, "from 1 to 10000"),
+            (lambda: largest(all_of().per("day"), True), InvalidPeriod, "from 1 to 10000"),
+            (
+                lambda: largest(all_of().per("day"), 5, against=0),
+                InvalidPeriod,
+                "periods before",
+            ),
+            (
+                lambda: largest(all_of().per("day").tz("Asia/Tokyo")),
+                InvalidPeriod,
+                "clocks of UTC",
+            ),
+            (lambda: largest(all_of().per("hour")), UnsupportedSeries, r"top=\['hour'\]"),
+            (lambda: largest(all_of("plain").per("day")), UnsupportedSeries, r"top=\['day'\]"),
             (lambda: all_of("none"), UnsupportedSeries, "name periods in PER"),
             (lambda: all_of("unknown"), UnsupportedSeries, "no namespace"),
             (lambda: objects.series("hits:a", namespace="hits"), InvalidKey, "not of both"),
@@ -161,11 +173,11 @@ class TestBesideTheOneBefore:
         # Of a week ago: until 13:00, for hours are kept.
         for hours, by in ((-24, 1), (0, 2), (1, 4), (24, 8)):
             count("hits:a", by, at=NOW - WEEK + timedelta(hours=hours))
-        assert shown(all_of().per("week").top(1, against=1)) == [("hits:a", 10, 3)]
+        assert shown(largest(all_of().per("week"), 1, against=1)) == [("hits:a", 10, 3)]
         # Of one that is over: all of it.
         last_week = all_of().per("week").between(MONDAY - WEEK, MONDAY)
-        assert shown(last_week.top(1, against=1)) == [("hits:a", 15, 0)]
-        assert shown(all_of().per("week").top(1, against=2)) == [("hits:a", 10, 0)]
+        assert shown(largest(last_week, 1, against=1)) == [("hits:a", 15, 0)]
+        assert shown(largest(all_of().per("week"), 1, against=2)) == [("hits:a", 10, 0)]
 
     def test_to_the_minute_where_minutes_are_kept(self) -> None:
         count("minutes:a", 10)
@@ -176,12 +188,12 @@ class TestBesideTheOneBefore:
         for now, before in ((NOW, 3), (moved, 7)):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(clock, "utc", lambda now=now: now)
-                assert shown(all_of("minutes").per("day").top(1, against=1))[0][2] == before
+                assert shown(largest(all_of("minutes").per("day"), 1, against=1))[0][2] == before
 
     def test_as_a_whole_where_nothing_finer_is(self) -> None:
         count("coarse:a", 10)
         count("coarse:a", 7, at=MONDAY - timedelta(minutes=1))
-        assert shown(all_of("coarse").per("week").top(1, against=1)) == [("coarse:a", 10, 7)]
+        assert shown(largest(all_of("coarse").per("week"), 1, against=1)) == [("coarse:a", 10, 7)]
 
     def test_by_how_much_they_have_risen(self) -> None:
         """The one that has risen most has not counted most: as in any list of millions."""
@@ -189,7 +201,7 @@ class TestBesideTheOneBefore:
             count(f"hits:{number}", 1000 - number)
             count(f"hits:{number}", 999 - number, at=NOW - WEEK)
         count("hits:new", 500)
-        found = all_of().per("week").top(1, against=1)
+        found = largest(all_of().per("week"), 1, against=1)
         assert shown(found) == [("hits:new", 500, 0)]
 
     def test_no_more_candidates_than_can_tell(self) -> None:
@@ -199,7 +211,7 @@ class TestBesideTheOneBefore:
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            found = all_of().per("week").top(2, against=1)
+            found = largest(all_of().per("week"), 2, against=1)
         assert {row.key for row in found} == {"hits:0", "hits:1"}
         ranks = [query for query in queries if CounterRank._meta.db_table in query["sql"]]
         assert len(ranks) == 1
@@ -230,11 +242,11 @@ def test_beside_a_list(seed: int) -> None:
                 asked = all_of().per(per)
                 asked = asked if len(countries) > 1 else asked.where(country=countries)
                 there = sorted((by for by in value.values() if by), reverse=True)
-                found = asked.top(n)
+                found = largest(asked, n)
                 assert [row.value for row in found] == there[:n]
                 assert all(row.value == value[row.key] for row in found)
                 rises = sorted((by - before[key] for key, by in value.items() if by), reverse=True)
-                found = asked.top(n, against=1)
+                found = largest(asked, n, against=1)
                 assert [row.value - (row.before or 0) for row in found] == rises[:n]
                 assert all(row.before == before[row.key] for row in found)
 
@@ -253,32 +265,32 @@ class TestRecords:
         series: Any = Tune.hearts.series
         registry.measures("default").find("testapp.Tune.hearts")
         with django_assert_num_queries(2):
-            found = series.per("week").top(2)
+            found = largest(series.per("week"), 2)
         assert [row.record for row in found] == tunes[:-3:-1]
         assert [(row.key, row.value) for row in found] == [(95, 6), (96, 5)]
         with django_assert_num_queries(2):
             some = series.of(Tune.objects.filter(title="0").select_related("singer")).per("day")
-            found = some.top(2)
+            found = largest(some, 2)
             assert [row.record.singer for row in found] == [None, None]
         assert [row.value for row in found] == [5, 3]
 
     def test_some_that_are_loaded_are_the_same_objects(self, tunes: list[Tune]) -> None:
         series: Any = Tune.hearts.series
-        (first, second) = series.of(tunes[:2]).per("day").top()
+        (first, second) = largest(series.of(tunes[:2]).per("day"))
         assert first.record is tunes[1]
         assert second.record is tunes[0]
-        assert tunes[3].hearts.series.per("day").top()[0].record == tunes[3]
+        assert largest(tunes[3].hearts.series.per("day"))[0].record == tunes[3]
 
     def test_part_of_a_queryset(self, tunes: list[Tune]) -> None:
         series: Any = Tune.hearts.series
-        found = series.of(Tune.objects.order_by("-id")[:2]).per("day").top()
+        found = largest(series.of(Tune.objects.order_by("-id")[:2]).per("day"))
         assert [row.record for row in found] == [tunes[1], tunes[0]]
 
     def test_who_was_deleted_with_sql_is_passed_over(self, tunes: list[Tune]) -> None:
         series: Any = Tune.hearts.series
         Tune._base_manager.filter(pk__in=[95, 96])._raw_delete("default")
-        assert [row.key for row in series.per("day").top(2)] == [97, 98]
-        assert [row.key for row in series.per("day").top(2, against=1)] == [97, 98]
+        assert [row.key for row in largest(series.per("day"), 2)] == [97, 98]
+        assert [row.key for row in largest(series.per("day"), 2, against=1)] == [97, 98]
 
 
 class TestSinceWhen:
@@ -290,7 +302,7 @@ class TestSinceWhen:
         registry.forget_strategies()
         for _ in range(2):
             with pytest.raises(HistoryNotKept) as caught:
-                all_of("plain").per("day").top()
+                largest(all_of("plain").per("day"))
             assert caught.value.since == NOW.replace(hour=0, minute=0) + DAY
             count("plain:a", 4)
         # By the cells there is all.
@@ -298,7 +310,7 @@ class TestSinceWhen:
         assert "top day" in CounterMeasure.objects.get(name="plain").periods
         monkeypatch.setattr(clock, "utc", lambda: NOW + DAY)
         count("plain:a", 5, at=NOW + DAY)
-        assert shown(all_of("plain").per("day").top(1, against=1)) == [("plain:a", 5, 11)]
+        assert shown(largest(all_of("plain").per("day"), 1, against=1)) == [("plain:a", 5, 11)]
 
     def test_what_is_kept_no_longer(self, override_counters: Callable[..., None]) -> None:
         override_counters(hits={**HITS, "KEEP": {"day": 3}})
@@ -306,10 +318,10 @@ class TestSinceWhen:
         old = all_of().per("day").between(NOW - 5 * DAY, NOW - 5 * DAY + timedelta(hours=1))
         for asked, against in ((old, None), (all_of().per("day"), 4)):
             with pytest.raises(HistoryNotKept):
-                asked.top(against=against)
+                largest(asked, against=against)
 
     def test_nobody_has_counted(self) -> None:
-        assert all_of().per("day").top(5, against=1) == []
+        assert largest(all_of().per("day"), 5, against=1) == []
 
 
 @pytest.mark.postgresql
@@ -328,7 +340,11 @@ def test_it_reads_as_many_rows_as_it_gives(monkeypatch: pytest.MonkeyPatch) -> N
             )
         cursor.execute(f"ANALYZE {table}")
         with CaptureQueriesContext(connection) as queries:
-            assert [row.value for row in all_of().per("week").top(3)] == [10**6, 30000, 29999]
+            assert [row.value for row in largest(all_of().per("week"), 3)] == [
+                10**6,
+                30000,
+                29999,
+            ]
         (ranks,) = (query["sql"] for query in queries if table in query["sql"])
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {ranks}")
         ((((found),),),) = [cursor.fetchall()]
@@ -346,7 +362,7 @@ def test_the_place_of_one() -> None:
     objects.increment("hits:old", at=NOW - WEEK)
 
     def place(key: str) -> Placed:
-        return objects.series(f"hits:{key}").per("week").place()
+        return top.place(objects.series(f"hits:{key}").per("week"))
 
     assert [place(key).place for key in ("a", "b", "c", "d", "below")] == [1, 2, 2, 4, 5]
     assert place("b") == Placed(2, 3)
@@ -354,23 +370,23 @@ def test_the_place_of_one() -> None:
     objects.decrement("hits:d")
     assert [place(key) for key in ("d", "old", "never")] == [Placed(None, 0)] * 3
     before = objects.series("hits:old").per("week").between(NOW - WEEK, NOW - WEEK + DAY)
-    assert before.place() == Placed(1, 1)
-    assert async_to_sync(objects.series("hits:a").per("day").aplace)() == Placed(1, 5)
+    assert top.place(before) == Placed(1, 1)
+    assert async_to_sync(top.aplace)(objects.series("hits:a").per("day")) == Placed(1, 5)
 
 
 def test_the_place_of_a_record() -> None:
     first, second = (Tune.objects.create() for _ in range(2))
     first.hearts.increment()
     second.hearts.increment(2)
-    assert [tune.hearts.series.per("week").place().place for tune in (first, second)] == [2, 1]
+    assert [top.place(tune.hearts.series.per("week")).place for tune in (first, second)] == [2, 1]
 
 
 def test_a_place_far_behind_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top, "MOST", 2)
+    monkeypatch.setattr(reading, "MOST", 2)
     for by in range(1, 5):
         objects.increment(f"hits:{by}", by)
     series = [objects.series(f"hits:{by}").per("day") for by in (4, 3, 2, 1)]
-    assert [one.place().place for one in series] == [1, 2, None, None]
+    assert [top.place(one).place for one in series] == [1, 2, None, None]
 
 
 @pytest.mark.parametrize(
@@ -385,6 +401,6 @@ def test_a_place_far_behind_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_a_place_that_nobody_has(asked: Callable[[], Series], problem: str) -> None:
     with pytest.raises(UnsupportedSeries, match=re.escape(problem)):
-        asked().place()
+        top.place(asked())
     with pytest.raises(InvalidPeriod):
-        objects.series("hits:a").place()
+        top.place(objects.series("hits:a"))

@@ -10,15 +10,19 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.calendar import PERIODS
-from django_counters.measure import RANK, Kind, Measure
+from django_counters.contrib.top.apps import RANK
+from django_counters.features import needs
+from django_counters.measure import Kind, Measure
 from django_counters.tables.cell import CounterCell
 from django_counters.tables.measured import OfPeriod
+
+needs("django_counters.contrib.top")
 
 
 class CounterRank(OfPeriod):
     """One counter, one period: the sum of its cells, in the order of these sums.
 
-    It is written where the cells are. Change it by counting; read it with ``series…top()``.
+    It is written where the cells are. Change it by counting; read it with `largest`.
     """
 
     pk = models.CompositePrimaryKey("measure_id", "period", "start", "key")
@@ -28,6 +32,7 @@ class CounterRank(OfPeriod):
     class Meta:
         verbose_name = _("counter rank")
         verbose_name_plural = _("counter ranks")
+        db_table = RANK.table
         # For the largest: each change of a value writes here, too.
         indexes = (
             models.Index(fields=["measure", "period", "start", "-value"], name="counters_top"),
@@ -40,11 +45,11 @@ class CounterRank(OfPeriod):
     def of_keys(
         cls, measure: Measure | None, number: int, keys: Sequence[str], using: str
     ) -> list[models.QuerySet[Self]]:
-        """The ranks of some keys, which are found by when their cells begin."""
-        top = PERIODS if measure is None else measure.top
-        if not top:
+        """Return the ranks of some keys. They are found by the starts of their cells."""
+        ranked = PERIODS if measure is None else measure.by(RANK)
+        if not ranked:
             return []
-        periods = [PERIODS.index(period) + 1 for period in top]
+        periods = [PERIODS.index(period) + 1 for period in ranked]
         (cells,) = CounterCell.of_keys(measure, number, keys, using)
         found: dict[int, list[datetime]] = {}
         rows = cells.filter(period__in=periods).values_list("period", "start").distinct().order_by()
