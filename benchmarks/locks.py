@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from django_counters.contrib import series
+
 HEAD = ("Call", "Locks, called alone", "Locks, in a transaction", "ms, at best")
 # Of each sealed day: entries of the counter that is read, and other counters with one each.
 HOT, OTHERS = 200, 200
@@ -96,7 +98,7 @@ def _calls() -> dict[str, Callable[[], object]]:
 
     def past(by: str, days: int, zone: str = "UTC") -> object:
         since, tz = now - timedelta(days=days), ZoneInfo(zone)
-        return counters.history("orders:hot", by, since=since, tz=tz)
+        return series.history("orders:hot", by, since=since, tz=tz)
 
     return {
         "`value()`": lambda: counters.value("orders:hot"),

@@ -60,11 +60,6 @@ if TYPE_CHECKING:
     from django_counters.fields import IntegerCounterField as IntegerCounterField
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
     from django_counters.read.history import Explanation as Explanation
-    from django_counters.read.points import Bucket as Bucket
-    from django_counters.read.points import Point as Point
-    from django_counters.read.points import Split as Split
-    from django_counters.read.quotas import QuotaUsage as QuotaUsage
-    from django_counters.read.series import Series as Series
     from django_counters.tokens import Token as Token
     from django_counters.tokens import token_of as token_of
     from django_counters.types import Reading as Reading
@@ -83,7 +78,6 @@ _HOMES = {
     "Appended": "values",
     "ApprovalRequired": "exceptions",
     "AssignmentIgnored": "exceptions",
-    "Bucket": "read.points",
     "CachedCounterField": "fields",
     "CeilingExceeded": "exceptions",
     "Contention": "exceptions",
@@ -115,18 +109,14 @@ _HOMES = {
     "LedgerPage": "values",
     "OutcomeUnknown": "exceptions",
     "PartitionMissing": "exceptions",
-    "Point": "read.points",
     "PositionGone": "exceptions",
     "QuotaExceeded": "exceptions",
-    "QuotaUsage": "read.quotas",
     "ReadOnlyDatabase": "exceptions",
     "Reading": "types",
     "RecordMissing": "exceptions",
     "RequestDecided": "exceptions",
     "Result": "values",
     "RetryTransaction": "exceptions",
-    "Series": "read.series",
-    "Split": "read.points",
     "Token": "tokens",
     "TokenConflict": "exceptions",
     "TokenExpired": "exceptions",

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.utils import timezone
 
+from django_counters.exceptions import InvalidPeriod
+
 
 def now() -> datetime:
     """The present moment of this machine; aware if ``USE_TZ`` is on, as everywhere in Django."""
@@ -26,3 +28,18 @@ def shown(moment: datetime) -> datetime:
 def meant(moment: datetime) -> datetime:
     """The aware moment that the caller means by this one."""
     return timezone.make_aware(moment) if timezone.is_naive(moment) else moment
+
+
+def check_moment(moment: object) -> datetime:
+    """Return a moment in UTC. A naive one is in the current time zone.
+
+    Raises:
+        InvalidPeriod: it isn't a datetime, or is outside the range of dates.
+    """
+    if not isinstance(moment, datetime):
+        raise InvalidPeriod(period=moment, known="a datetime is needed")
+    try:
+        return meant(moment).astimezone(UTC)
+    except OverflowError as error:
+        problem = "it is out of the range of dates"
+        raise InvalidPeriod(period="this time", known=problem) from error

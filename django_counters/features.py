@@ -239,9 +239,9 @@ class Panel:
     def urls(self, page: Any) -> Sequence[URLPattern]:  # noqa: ARG002
         """Return the addresses of its forms, beside those of the admin of counters.
 
-        ``page`` is that admin, an `AdjustingMixin`: ``page.adjustable(request)`` checks the
-        permission, and returns the counter of a form whose address has the parameters ``field`` and
-        ``key``.
+        ``page`` is that admin: ``page.adjustable(request)`` returns the counter of a form, whose
+        address has the parameters ``field`` and ``key``; ``page.permitted(request, object_id)``
+        that of a page. Both check the permission.
         """
         return ()
 
@@ -476,6 +476,10 @@ class Feature:
 
     #: The dotted path of a `Section`. It is made for each overview.
     section: str = ""
+
+    #: The dotted paths of columns of the list: each a function ``column(readings, using)`` with a
+    #: ``short_description``, which returns texts by key.
+    columns: Sequence[str] = ()
 
     # The API.
 

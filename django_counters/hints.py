@@ -79,7 +79,6 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "E038": "places is an integer from 1 to 18, of a field without once and without a ceiling "
         "of periods.",
         "E044": "Change the declaration, or the database's OPTIONS or server, as the message says.",
-        "E045": 'Declare per=["day"] on the field, or remove the Sparkline from list_display.',
         "E060": "Set COUNTERS_TENANT to the dotted path of a callable that returns the tenant, and "
         "COUNTERS_TENANT_CONTEXT to that of a context manager that switches to one. If the "
         "backend doesn't switch tenants, set COUNTERS_TENANT to None.",

@@ -10,10 +10,9 @@ from datetime import date
 from django.db.models import Count as DbCount
 from django.db.models import Max, QuerySet
 
-from django_counters.contrib import holds
+from django_counters.contrib import holds, series
 from django_counters.contrib.holds.holding import Stock
 from django_counters.contrib.holds.models import CounterHold
-from django_counters.models import Counter as Counters
 from django_counters.models import CounterActor, CounterIncident
 from django_counters.read.uniques import Distinct
 from django_counters.upkeep.verify import verify
@@ -95,9 +94,7 @@ def snapshot() -> Snapshot:
         expired=baskets().filter(state=CounterHold.State.EXPIRED).count(),
         days=cells(Post.objects.all(), DAYS),
         weeks=weeks(),
-        visitors={
-            key: Counters.objects.series(key).per("day").last(DAYS).unique() for key in visits
-        },
+        visitors={key: series.of(key).per("day").last(DAYS).unique() for key in visits},
         people=people(),
     )
 

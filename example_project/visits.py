@@ -10,6 +10,7 @@ from uuid import uuid4
 from django.http import HttpRequest, HttpResponse
 
 from django_counters import OutcomeUnknown
+from django_counters.contrib import series
 from django_counters.models import Counter
 from django_counters.read.uniques import Distinct
 from example_project.people import VISITOR_COOKIE, VISITOR_HEADER
@@ -51,7 +52,7 @@ def remembered(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 def visitors_today(*pages: str) -> Distinct:
     """How many different visitors these pages have had today, as far as it has landed."""
     keys = [f"visits:{page}" for page in pages]
-    return Counter.objects.series(keys).per("day").last(1).unique()
+    return series.of(keys).per("day").last(1).unique()
 
 
 def is_known(increment: Callable[[], object]) -> bool:

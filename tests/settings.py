@@ -56,6 +56,7 @@ INSTALLED_APPS = [
     "django_counters.contrib.limits",
     "django_counters.contrib.streams",
     "django_counters.contrib.regions",
+    "django_counters.contrib.series",
     "django_counters.contrib.top",
     "example_project.blog",
     "example_project.shop",

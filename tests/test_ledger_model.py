@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from django_counters import clock
+from django_counters.contrib import series
 from django_counters.exceptions import (
     CeilingExceeded,
     InsufficientCount,
@@ -311,7 +312,7 @@ class Model(RuleBasedStateMachine):
                 with suppress(UnsupportedHistory):
                     assert Counter.objects.value_at(key, now) == self.values[key]
                 return
-            days = Counter.objects.history(key, "day", since=since, until=until, tz=UTC)
+            days = series.history(key, "day", since=since, until=until, tz=UTC)
             before = Counter.objects.value_at(key, now - timedelta(hours=48))
         assert sum(day.change for day in days) == self.entries[key]
         assert before == self.values[key] - self.entries[key]

@@ -15,11 +15,12 @@ from django.utils import timezone
 from benchmarks.database import known
 from benchmarks.harness import Pair, Work, loop, remain
 from benchmarks.inspection import execute
+from django_counters.contrib import series
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.models import CounterRank
 from django_counters.contrib.top.reading import largest
 from django_counters.measure import SUM, Kind
-from django_counters.models import Counter, CounterCell
+from django_counters.models import CounterCell
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects.cells import names
 
@@ -36,7 +37,7 @@ def reading(keys: int) -> Iterator[Pair]:
     today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     start = (today - timedelta(days=today.weekday(), weeks=next(_weeks))).replace(hour=0)
     measure = _counted(keys, start)
-    week = Counter.objects.series(namespace="weekly").per("week")
+    week = series.of(namespace="weekly").per("week")
     asked = week.between(start, start + timedelta(days=1))
     cells = CounterCell.objects.filter(
         measure_id=measure, period=CounterCell.Period.WEEK, start=start

@@ -11,7 +11,7 @@ from django_counters.adjustments.admin import (
     form_url,
 )
 from django_counters.admin.counters import CounterAdmin
-from django_counters.admin.fields import CounterFieldsAdmin, CounterFilter, Sparkline
+from django_counters.admin.fields import CounterFieldsAdmin, CounterFilter, LineColumn
 from django_counters.admin.readonly import IncidentAdmin
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment, CounterIncident
 
@@ -22,8 +22,8 @@ __all__ = [
     "CounterFieldsAdmin",
     "CounterFilter",
     "IncidentAdmin",
+    "LineColumn",
     "RequestAdmin",
-    "Sparkline",
     "form_url",
 ]
 

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import django
 from django.contrib import admin
-from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
-from django.db.models.functions import TruncHour
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
-from django.utils.safestring import SafeString
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 from django.views.decorators.http import require_safe
 
-from django_counters import clock
 from django_counters.adjustments.admin import AdjustingMixin, adjust_url, sections, waiting_of
-from django_counters.admin.history import history_of, numbers
 from django_counters.admin.overview import OverviewMixin
 from django_counters.admin.readonly import (
     MOST,
@@ -38,36 +33,49 @@ from django_counters.admin.readonly import (
     list_url,
     visible,
 )
-from django_counters.admin.sparkline import sparkline
 from django_counters.conf import DEFAULT, Policy
 from django_counters.exceptions import CounterError
-from django_counters.features import OnPage
-from django_counters.models import Counter, CounterAdjustment, CounterDelta, CounterShard
+from django_counters.features import OnPage, features
+from django_counters.models import Counter, CounterAdjustment, CounterShard
 from django_counters.read.history import Explanation, explain
 from django_counters.read.readings import readings_of
-from django_counters.read.samples import totals_at
-from django_counters.read.series import series
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.types import Reading, key_range, namespace_of, why_no_key
+from django_counters.types import Reading, key_range, namespace_of
 
-# The rows of the list, with exact values and a line of the last 24 hours.
+# The rows of the list, with exact values and the columns of apps.
 
 # Counters without a row that are shown above the list.
 SHOWN = 20
-HOURS = 24
-# More entries would make a list slow: half a second for each million.
-MOST_ENTRIES = 200_000
-_HOUR = timedelta(hours=1)
-_Line = list[int | None]
+
+
+class AppColumn:
+    """A column of the list that an app adds; see `Feature.columns`."""
+
+    empty_value_display = "–"  # noqa: RUF001
+
+    def __init__(self, path: str) -> None:
+        self.texts: Callable[[Mapping[str, Reading], str | None], Mapping[str, str]]
+        self.texts = import_string(path)
+        self.__name__ = self.texts.__name__
+        self.short_description: Any = vars(self.texts)["short_description"]
+
+    def __call__(self, counter: Any) -> str | None:
+        """Return the text of a counter of the page."""
+        return counter.texts[self.__name__].get(counter.key) or None
+
+
+def app_columns() -> list[AppColumn]:
+    """Return the columns of the installed apps."""
+    return [AppColumn(path) for feature in features() for path in feature.columns]
 
 
 class CounterList(ChangeList):
-    """Gives each counter of a page its ``reading`` and its ``line``, when they are first used.
+    """Gives each counter of a page its ``reading`` and ``texts``, when they are first used.
 
     For any number of counters that takes one query for the readings, one round trip to each Redis,
-    and one query for the lines of each source.
+    and the queries of the columns that apps add.
     """
 
     #: Whether the order is that of the totals, and whether that was asked for of too many counters.
@@ -118,13 +126,12 @@ class CounterList(ChangeList):
 
 
 def completed(page: Iterable[Any], using: str | None) -> list[Any]:
-    """Counters with their ``reading``, and their ``line`` if it is known."""
+    """Return counters with their ``reading``, and the ``texts`` of apps' columns."""
     rows = list(page)
     readings = readings_of([row.key for row in rows], using)
-    recent = recent_of(readings, using)
+    texts = {column.__name__: column.texts(readings, using) for column in app_columns()}
     for row in rows:
-        row.reading = readings[row.key]
-        row.line = _line(row.key, recent.get(row.key, []))
+        row.reading, row.texts = readings[row.key], texts
     return rows
 
 
@@ -133,92 +140,6 @@ def waiting_first(using: str | None) -> QuerySet[CounterShard, str]:
     total = Counter._base_manager.filter(key=OuterRef("key"))
     waiting = CounterShard._base_manager.using(using).filter(~Exists(total))
     return waiting.order_by("key").values_list("key", flat=True).distinct()
-
-
-def _line(key: str, values: Sequence[int | None]) -> SafeString:
-    known = [value for value in values if value is not None]
-    if not known:
-        return SafeString("")
-    label = _("%(key)s in the last 24 hours: from %(first)s to %(last)s") % {
-        "key": key,
-        "first": grouped(known[0]),
-        "last": grouped(known[-1]),
-    }
-    return sparkline(values, label)
-
-
-def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _Line]:
-    """The value before the last hours, the value at the end of each, and the present value.
-
-    It takes two queries for counters in the ledger, unless they have too many entries, one for each
-    namespace that is counted by the hour, and one for those whose totals are recorded by the hour.
-    It leaves out other counters.
-    """
-    since = clock.utc().replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * _HOUR
-    counted = [key for key in readings if _is_counted(key)]
-    others = {key: registry.policy(key) for key in readings if not _is_counted(key)}
-    entered = [key for key, policy in others.items() if policy.recipe.can.entries]
-    recorded = [key for key, policy in others.items() if policy.history == "hour"]
-    changes = _changes(entered, since, using) if entered else None
-    hours = [since + number * _HOUR for number in range(HOURS)]
-    samples = totals_at(recorded, hours, using, {}) if recorded else {}
-    lines: dict[str, _Line] = {
-        key: [*line, readings[key].value]
-        for key, line in samples.items()
-        if any(total is not None for total in line)
-    }
-    for key, found in _counted(counted, using):
-        lines[key] = _from_changes(readings[key].value, found)
-    if changes is not None:
-        for key in entered:
-            lines[key] = _from_changes(readings[key].value, changes.get(key, {}))
-    return lines
-
-
-def _is_counted(key: str) -> bool:
-    measure = registry.policy(key).measure
-    return measure is not None and not {"minute", "hour"}.isdisjoint(measure.per)
-
-
-def _counted(keys: Sequence[str], using: str | None) -> Iterator[tuple[str, dict[int, int]]]:
-    """The amount counted in each hour, by its number. Leaves out invalid keys."""
-    of: dict[object, list[str]] = {}
-    for key in keys:
-        if why_no_key(key) is None:
-            of.setdefault(registry.policy(key).measure, []).append(key)
-    for group in of.values():
-        found = series(group, using).per("hour").last(HOURS).each()
-        for key, points in found.items():
-            yield key, {number: point.value for number, point in enumerate(points, 1)}
-
-
-def _changes(
-    keys: Sequence[str], since: datetime, using: str | None
-) -> dict[str, dict[int, int]] | None:
-    """The sums of entries, by key and number of the hour; None if there are too many entries."""
-    entries = CounterDelta._base_manager.using(using).filter(
-        key__in=keys, created_at__gte=clock.shown(since)
-    )
-    if entries.order_by()[: MOST_ENTRIES + 1].count() > MOST_ENTRIES:
-        return None
-    hourly = entries.annotate(hour=TruncHour("created_at", tzinfo=UTC)).order_by()
-    rows = hourly.values_list("key", "hour").annotate(change=Sum("delta"))
-    found: dict[str, dict[int, int]] = {}
-    for key, moment, number in rows:
-        # The time of a token may be a little ahead.
-        hour = min((clock.meant(moment) - since) // _HOUR + 1, HOURS)
-        hours = found.setdefault(key, {})
-        hours[hour] = hours.get(hour, 0) + int(number)
-    return found
-
-
-def _from_changes(value: int, changes: Mapping[int, int]) -> _Line:
-    """Count back from the present value."""
-    line: _Line = [value]
-    for hour in range(HOURS, 0, -1):
-        value -= changes.get(hour, 0)
-        line.append(value)
-    return line[::-1]
 
 
 # The page of one counter.
@@ -252,12 +173,6 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
     ``get_queryset`` and ``has_view_permission`` decide who may view a counter.
     """
 
-    def get_urls(self) -> list[URLPattern]:
-        """Adds the address of the numbers of the chart."""
-        view = self.admin_site.admin_view(self.chart_view)
-        name = "django_counters_counter_chart"
-        return [path("<path:object_id>/chart/", view, name=name), *super().get_urls()]
-
     @method_decorator(require_safe)
     def change_view(
         self,
@@ -267,7 +182,7 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         """The page of one counter. Another page adjusts it."""
-        counter = self._permitted(request, object_id)
+        counter = self.permitted(request, object_id)
         if counter is None:
             return self._get_obj_does_not_exist_redirect(  # type: ignore[attr-defined,no-any-return]
                 request, self.opts, unquote(object_id)
@@ -280,16 +195,12 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
         request.current_app = self.admin_site.name
         return TemplateResponse(request, "admin/django_counters/counter/page.html", context)
 
-    @method_decorator(require_safe)
-    def chart_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """The numbers of the chart, as JSON."""
-        counter = self._permitted(request, object_id)
-        if counter is None:
-            raise Http404
-        return JsonResponse(numbers(counter.key, request))
+    def permitted(self, request: HttpRequest, object_id: str) -> Counter | None:
+        """Return the counter of an address; None if there is none.
 
-    def _permitted(self, request: HttpRequest, object_id: str) -> Counter | None:
-        """The counter, if this user may see it."""
+        Raises:
+            PermissionDenied: the user may not see it.
+        """
         key = unquote(object_id)
         # PostgreSQL cannot look up such a text.
         counter = None if "\0" in key else self.get_object(request, key) or self._new(request, key)
@@ -317,9 +228,7 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
             "facts": shown_of(counter),
             "namespace": namespace_of(key),
             "policy": policy,
-            **history_of(key, request),
             "panels": sections(request, [self._on_page(request, key, policy)]),
-            "chart_url": address(self.admin_site, "django_counters_counter_chart", quote(key)),
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": address(self.admin_site, "django_counters_counter_changelist"),
             "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if adjusts else "",
@@ -443,7 +352,7 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
     tables, and in Redis.
     """
 
-    list_display = ("key", "exact_value", "strategy", "last_change", "recent")
+    list_display = ("key", "exact_value", "strategy", "last_change")
     list_filter = (NamespaceFilter, StrategyFilter)
     ordering = ("key",)
     search_fields = ("key",)
@@ -453,6 +362,10 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
         *("key", "value", "total", "pending"),
         *("strategy", "consistency", "total_changed_at"),
     )
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        """Add the columns of apps."""
+        return [*super().get_list_display(request), *app_columns()]
 
     def get_changelist(self, request: HttpRequest, **_given: Any) -> type[ChangeList]:  # noqa: ARG002
         """The list that completes its rows by exact values."""
@@ -478,11 +391,6 @@ class CounterAdmin(CounterPageMixin, ExportAdmin):
     def last_change(self, counter: Any) -> Any:
         """The time of the last change of the total."""
         return counter.updated_at
-
-    @admin.display(description=gettext_lazy("last 24 hours"), empty_value="–")  # noqa: RUF001
-    def recent(self, counter: Any) -> str | None:
-        """A line, if there is a ledger or a recorded history."""
-        return counter.line or None
 
     def export_rows(self, page: Sequence[Any], using: str | None) -> Iterable[Sequence[Any]]:
         """The columns of counters, with their exact values."""

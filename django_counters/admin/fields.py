@@ -4,37 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage
 from django.db import models
 from django.http import HttpRequest, HttpResponse
-from django.utils.formats import number_format
-from django.utils.safestring import SafeString
-from django.utils.text import format_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
-from django_counters import clock
 from django_counters.adjustments.admin import adjust_url, sections
-from django_counters.admin.sparkline import sparkline
-from django_counters.calendar import PERIODS
-from django_counters.exceptions import CounterError, CounterUnavailable, HistoryNotKept
+from django_counters.exceptions import CounterError, CounterUnavailable
 from django_counters.features import OnPage
 from django_counters.fields import CounterField, counter_fields
-from django_counters.hints import HINTS
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.write.change import Ref
 from django_counters.write.records import of_record
 
 # Columns and filters of lists.
 
-# Those that tell a day: the day itself, and periods that are summed to days.
-_WITHIN_A_DAY = PERIODS[: PERIODS.index("day") + 1]
 _ENDS = (0, 1, *(10**zeros for zeros in range(1, 7)))
 
 
@@ -74,51 +63,23 @@ class CounterFilter(admin.FieldListFilter):
         return {"selected": asked == self._given, "query_string": query, "display": name}
 
 
-class Sparkline:
-    """A column of a `CounterFieldsAdmin`: the counts of a field in each of the last days.
+class LineColumn:
+    """A column of a `CounterFieldsAdmin` that reads its contents once for a page of records."""
 
-    ``list_display = ["title", "views", Sparkline("views")]``, where the field is counted by day
-    (``per=["day"]``). It takes one query for the page.
+    #: The name of its field.
+    name: str
 
-    Args:
-        name: the field.
-        days: how many days, today included.
-    """
+    def __call__(self, record: Any) -> str:
+        """Return the content for a record of the page."""
+        raise NotImplementedError
 
-    def __init__(self, name: str, days: int = 30) -> None:
-        self.name, self.days = name, days
-        # The admin asks columns for these two.
-        self.__name__ = f"{name}_line"
-        says = gettext_lazy("{name}, last {days} days")
-        self.short_description = format_lazy(says, name=name, days=days)
-
-    def __call__(self, record: Any) -> SafeString:
-        """The line of a record of the page."""
-        lines: dict[object, SafeString] = vars(record).get("_counter_lines", {})
-        return lines.get(self, SafeString(""))
-
-    def problems(self, model: type[models.Model]) -> Iterator[tuple[str, str]]:
-        """Yield E045 if the page would fail."""
-        column = f"{model._meta.label}: Sparkline({self.name!r})"
-        field = {one.name: one for one in counter_fields(model)}.get(self.name)
-        if field is None:
-            yield "E045", f"{column} names no counter field of the model."
-        elif field.measure is None or not set(_WITHIN_A_DAY) & set(field.measure.per):
-            yield "E045", f"{column} needs a field that is counted by day."
+    def check(self, page: type[Any], model: type[models.Model]) -> list[CheckMessage]:  # noqa: ARG002
+        """Return what is wrong with the column on this page."""
+        return []
 
     def load(self, field: CounterField, records: Sequence[Any]) -> None:
-        """Let the records of a page know their lines."""
-        days = getattr(type(records[0]), field.name).series.of(records).per("day")
-        try:
-            points = days.last(self.days).each()
-        except HistoryNotKept as error:
-            # The line begins with a day that is whole; there may be none yet. Days may be longer.
-            whole = (clock.utc() - error.since - timedelta(hours=2)).days
-            points = days.last(whole).each() if whole > 0 else {}
-        for record in records:
-            counted = [point.value for point in points.get(record.pk, ())]
-            label = f"{self.short_description}: {number_format(sum(counted))}"
-            vars(record).setdefault("_counter_lines", {})[self] = sparkline(counted, label)
+        """Read the contents for the records of a page: at least one."""
+        raise NotImplementedError
 
 
 # The `ModelAdmin` of models with counter fields.
@@ -156,13 +117,10 @@ class CounterFieldsAdmin(_ModelAdmin):
         css = {"all": ("django_counters/sparkline.css",)}
 
     def check(self, **given: Any) -> list[CheckMessage]:
-        """Also report a `Sparkline` that the page cannot draw."""
-        lines = (column for column in self.list_display if isinstance(column, Sparkline))
-        return super().check(**given) + [
-            Error(message, hint=HINTS[code], obj=type(self), id=f"counters.{code}")
-            for line in lines
-            for code, message in line.problems(self.model)
-        ]
+        """Also report columns of apps that the page can't show."""
+        lines = (column for column in self.list_display if isinstance(column, LineColumn))
+        problems = (one for line in lines for one in line.check(type(self), self.model))
+        return [*super().check(**given), *problems]
 
     def get_changelist(self, request: HttpRequest, **_given: Any) -> type[ChangeList]:  # noqa: ARG002
         """A list of exact values."""
@@ -217,7 +175,7 @@ class ExactList(ChangeList):
         complete(request, self.model, records)
         fields = {field.name: field for field in counter_fields(self.model)}
         for column in self.list_display:
-            if records and isinstance(column, Sparkline):
+            if records and isinstance(column, LineColumn):
                 column.load(fields[column.name], records)
 
 

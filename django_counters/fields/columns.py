@@ -27,7 +27,6 @@ from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, ha
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN, Event, Who
 from django_counters.projections.quotas import value_ceiling
-from django_counters.read.series import RecordSeries, series_of_all
 from django_counters.read.values import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
@@ -435,16 +434,16 @@ class CounterAttribute(TotalAttribute):
         Raises:
             InvalidKey: no record of the model can have that key.
         """
-        model = self._heir or self.field.model
+        model = self.model
         pk = model._meta.pk
         native_of(model, key, router.db_for_write(model))
         instance = model.from_db(None, [pk.attname], [pk.to_python(key)])
         return self.of_class(self.field, instance)
 
     @property
-    def series(self) -> RecordSeries:
-        """The counts of all records, or of some: ``Post.views.series.of(posts)``."""
-        return series_of_all(self.field, self._heir or self.field.model)
+    def model(self) -> type[models.Model]:
+        """Return the model whose counter this is: the field's, or a child of it."""
+        return self._heir or self.field.model
 
     def has_many(
         self, records: Iterable[object], who: Who, *, using: str | None = None
@@ -458,7 +457,7 @@ class CounterAttribute(TotalAttribute):
             UnsupportedActors: the field declares no ``once``.
             InvalidActor: this is no actor.
         """
-        return has_many(self.field, self._heir or self.field.model, records, who, using)
+        return has_many(self.field, self.model, records, who, using)
 
     ahas_many = twin(has_many)
 

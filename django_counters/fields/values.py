@@ -16,8 +16,6 @@ from django_counters.adjustments.models import CounterAdjustment
 from django_counters.projections.event import BoundOptions, Event, Tags, Who, event_of
 from django_counters.read import actors
 from django_counters.read.actors import Actor
-from django_counters.read.quotas import QuotaUsage, usage_of
-from django_counters.read.series import Series, series_of
 from django_counters.read.values import ReadOptions
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
@@ -188,24 +186,6 @@ class Counting:
         if options.get("consistency") == "cached" and not self._field.recipe.can.cached:
             options["consistency"] = "exact"
         return self.read(**options).value
-
-    @property
-    def series(self) -> Series:
-        """The counts of this record over time and by tag, where the field declares ``per``.
-
-        See `Series`. ``Post.views.series`` is that of all records.
-        """
-        return series_of(self._field, self._instance)
-
-    def quotas(self, *, using: str | None = None) -> tuple[QuotaUsage, ...]:
-        """How much of each quota of the record is used in the present period; see `QuotaUsage`.
-
-        Raises:
-            UnsavedInstance: there is no row.
-        """
-        return usage_of(self._field.ref(self._instance, using))
-
-    aquotas = twin(quotas)
 
     @alters_data
     def adjust(self, **options: Unpack[AdjustOptions]) -> CounterAdjustment:

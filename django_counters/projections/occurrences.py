@@ -27,7 +27,7 @@ OCCURRENCES = Projection(
             "occurrences",
             None,
             f"list of periods: {', '.join(map(repr, PERIODS))}; or None",
-            "By which periods it is counted [how often](../how-to/count-over-time.md#how-often-and-"
+            "By which periods it is counted [how often](../series.md#how-often-and-"
             "the-mean) a counter was changed, beside by how much. These are stored, too, where "
             "`per` does not name them.",
         ),

@@ -59,7 +59,7 @@ QUOTAS = Projection(
             None,
             "None, an integer of 64 bits, or a dictionary of periods and integers",
             "Counting never takes a counter above it: `CeilingExceeded` is raised instead. For "
-            "periods it is a [quota](../how-to/quota-per-month.md): how much may be counted in "
+            "periods it is a [quota](../series.md#quotas): how much may be counted in "
             "each; `QuotaExceeded` is raised instead.",
         ),
     ),

@@ -65,14 +65,14 @@ SERIES = Projection(
             "per",
             None,
             f"list of periods: {', '.join(map(repr, PERIODS))}; or None",
-            "By which periods increments are [counted](../how-to/count-over-time.md), beside the "
+            "By which periods increments are [counted](../series.md), beside the "
             "total. None: by none.",
         ),
         Option(
             "tags",
             None,
             "dictionary of names and numbers, or None",
-            "How many values of each [tag](../how-to/count-by-tag.md) are counted apart. "
+            "How many values of each [tag](../series.md#split-by-tag) are counted apart. "
             "Only with periods.",
         ),
         Option(

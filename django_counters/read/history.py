@@ -9,7 +9,6 @@ from uuid import UUID
 
 from django_counters import clock
 from django_counters.exceptions import HistoryNotKept, UnsupportedHistory
-from django_counters.read.spans import moment_of
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.stores.sql.inquiry import EntryRow, Parts, SqlInquiry
@@ -62,7 +61,7 @@ def value_at(key: object, moment: datetime, using: str | None) -> int:
     """The value at a moment: the present one without the entries since."""
     name = check_key(key)
     inquiry = _inquiry(using)
-    then = moment_of(moment)
+    then = clock.check_moment(moment)
     value, later = inquiry.value_and_later(name, then)
     # Asked for at last: entries may be dropped meanwhile.
     if not refuse_dropped(name, then, inquiry):

@@ -14,11 +14,11 @@ from typing import Any, Self
 from django.db import models
 
 from django_counters import clock
+from django_counters.contrib.series.amounts import chosen, combinations, planned_for
+from django_counters.contrib.series.selection import Combination, SeriesSelection
+from django_counters.contrib.series.sources import CellSource
 from django_counters.exceptions import UnsupportedSeries
 from django_counters.measure import MEMBER, Measure
-from django_counters.read.asked import Combination, SeriesSelection
-from django_counters.read.cells import chosen, combinations, planned_for
-from django_counters.read.sources import CellSource
 from django_counters.sketches import Sketch, Union
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterMember, CounterUnique

@@ -24,7 +24,6 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from django_counters.calendar import PERIODS
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
 from django_counters.rest.actors import WHO_LENGTH
 from django_counters.rest.problems import CONTENT_TYPE, ApiError, TooLarge
@@ -392,35 +391,6 @@ class ReadManyBody(Body):
     consistency = Word(choices=["cached", "exact"], default="cached")
 
 
-PARTIAL = "Whether counts that are stored answer if earlier ones are not kept."
-
-
-class SeriesQuery(Body):
-    """The parameters of a series, except those that begin with ``where.``."""
-
-    per = Word(choices=PERIODS, required=False)
-    last = serializers.RegexField(
-        r"^([1-9][0-9]{0,4}|[1-9][0-9]{0,8}[mhdw])$",
-        required=False,
-        max_length=10,
-        help_text="So many periods, or back from now, as in 90m, 12h, 30d or 4w.",
-    )
-    since = Moment(required=False)
-    until = Moment(required=False)
-    tz = Text(max_length=60, required=False)
-    by = Several(
-        child=Text(min_length=1, max_length=TAG_LENGTH), max_length=MOST_TAGS, required=False
-    )
-    partial = Word(choices=["true", "false"], required=False, help_text=PARTIAL)  # type: ignore[assignment]
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if "last" in attrs and ("since" in attrs or "until" in attrs):
-            raise serializers.ValidationError({"last": ["Give either 'last' or 'since'."]})
-        if "until" in attrs and "since" not in attrs:
-            raise serializers.ValidationError({"until": ["It needs a 'since'."]})
-        return attrs
-
-
 class PageQuery(Body):
     """The parameters of a page of a list."""
 
@@ -480,83 +450,6 @@ class ReadManyAnswer(Described):
     unknown = serializers.ListField(child=serializers.CharField())
 
 
-class PointAnswer(Described):
-    """One period: the value at its end, and by how much it changed."""
-
-    moment = serializers.DateTimeField()
-    value = Value()
-    change = Value()
-
-
-class HistoryAnswer(Described):
-    """How a counter went."""
-
-    key = serializers.CharField()
-    by = Word(choices=PERIODS[1:])
-    source = Word(choices=["ledger", "counted", "recorded", "none"])  # type: ignore[assignment]
-    points = PointAnswer(many=True)
-
-
-class CountedItem(Described):
-    """What was counted in one period, and when that begins and ends."""
-
-    start = serializers.DateTimeField()
-    end = serializers.DateTimeField()
-    value = Value()
-
-
-class SplitItem(Described):
-    """What was counted with the same values of tags: "~" for all others, null for none."""
-
-    tags = serializers.DictField(child=serializers.CharField(allow_null=True))
-    total = Value()
-    points = CountedItem(many=True)
-
-
-class SeriesAnswer(Described):
-    """What was counted over time; by tag, where that is asked for. The largest split is first."""
-
-    key = serializers.CharField()
-    per = Word(choices=PERIODS, allow_null=True)
-    tz = serializers.CharField(allow_null=True)
-    as_of = serializers.DateTimeField(allow_null=True)
-    total = Value()
-    points = CountedItem(many=True)
-    splits = SplitItem(many=True, required=False)
-
-
-class DistinctItem(Described):
-    """How many distinct actors. The error is relative: the standard error of an estimate."""
-
-    value = Value()
-    exact = serializers.BooleanField()
-    error = serializers.FloatField()
-
-
-class UniquePointItem(DistinctItem):
-    """How many there were in one period."""
-
-    start = serializers.DateTimeField()
-    end = serializers.DateTimeField()
-
-
-class UniqueSplitItem(DistinctItem):
-    """How many came with the same values of tags: "~" for all others, null for none."""
-
-    tags = serializers.DictField(child=serializers.CharField(allow_null=True))
-
-
-class UniqueAnswer(DistinctItem):
-    """Distinct actors of all of the time, of each period, and by tag. They cannot be added up."""
-
-    key = serializers.CharField()
-    per = Word(choices=PERIODS, allow_null=True)
-    tz = serializers.CharField(allow_null=True)
-    as_of = serializers.DateTimeField(allow_null=True)
-    points = UniquePointItem(many=True)
-    splits = UniqueSplitItem(many=True, required=False)
-
-
 class ProblemItem(Described):
     """What is wrong with one field."""
 
@@ -583,14 +476,6 @@ KEY = OpenApiParameter(
     {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH},
     OpenApiParameter.PATH,
     description="`<namespace>:<name>`, or `<app>.<Model>.<field>:<primary key>`.",
-)
-PERIOD = OpenApiParameter("by", str, enum=PERIODS[1:], default="hour")
-WHERE = OpenApiParameter(
-    "where",
-    {"type": "object", "additionalProperties": {"type": "string", "maxLength": TAG_LENGTH}},
-    description="Values of tags: each is a parameter `where.<tag>`.",
-    style="form",
-    explode=True,
 )
 
 

@@ -22,7 +22,6 @@ from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event, actor_of, event_of
-from django_counters.read.series import Series
 from django_counters.registry import registry
 from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.types import Reading, check_key, namespace_of
@@ -209,11 +208,6 @@ class Target(ABC):
     def alias(self) -> str:
         """The database that it is written to."""
 
-    @property
-    @abstractmethod
-    def series(self) -> Series:
-        """What was counted over time."""
-
     def check(self, event: Event) -> None:
         """Check the tags and the moment of a change, before anything is created for it.
 
@@ -269,10 +263,6 @@ class NamedTarget(Target):
     def ref(self) -> Ref:
         return write.named(self.key, None)
 
-    @property
-    def series(self) -> Series:
-        return Counter.objects.series(self.key)
-
     def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:
         return Counter.objects.increment(
             self.key, by, token=token, immediately=not self.joins, **event._asdict()
@@ -304,10 +294,6 @@ class OfRecord(Target):
     def _value(self) -> CounterValue | NotLoaded:
         value: CounterValue | NotLoaded = getattr(self.record, self.exposed.field.name)
         return value
-
-    @property
-    def series(self) -> Series:
-        return self._value.series
 
     def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:
         immediately = not self.joins

@@ -12,7 +12,6 @@ from django_counters.adjustments.rest import (
     RequestView,
 )
 from django_counters.features import rest_modules
-from django_counters.rest.series import HistoryView, SeriesView, UniqueView
 from django_counters.rest.views import (
     DecrementView,
     ExactView,
@@ -39,9 +38,6 @@ urlpatterns = [
     path("counters/<counter_key:key>/decrement", DecrementView.as_view(), name="decrement"),
     path("counters/<counter_key:key>/adjust", AdjustView.as_view(), name="adjust"),
     path("counters/<counter_key:key>/exact", ExactView.as_view(), name="exact"),
-    path("counters/<counter_key:key>/history", HistoryView.as_view(), name="history"),
-    path("counters/<counter_key:key>/series", SeriesView.as_view(), name="series"),
-    path("counters/<counter_key:key>/unique", UniqueView.as_view(), name="unique"),
     *(route for module in rest_modules() for route in module.urlpatterns),
     path("counters/<counter_key:key>", ReadView.as_view(), name="read"),
 ]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from django.http import HttpRequest
 from django.utils import timezone
 
+from django_counters.contrib import series
 from example_project.blog.models import Post
 from example_project.countries import COUNTRY_HEADER, LATEST, Cell
 
@@ -68,7 +69,7 @@ def cell(post: Post, country: str, seen: datetime) -> Cell:
 
 def table_of(post: Post) -> Table:
     """The views of the last days that have landed, the country with most of them first."""
-    splits = list(post.views.series.per("day").last(DAYS).tz(ZONE).by("country"))
+    splits = list(series.of(post.views).per("day").last(DAYS).tz(ZONE).by("country"))
     days = zip(*(split.points for split in splits), strict=True)
     rows = [(points[0].start, [point.value for point in points]) for points in days]
     return Table([_name(split.tags["country"]) for split in splits], rows[::-1])
@@ -76,7 +77,7 @@ def table_of(post: Post) -> Table:
 
 def cells(posts: Any, days: int) -> dict[Cell, int]:
     """The views of all posts by country on each of the last days."""
-    asked = Post.views.series.of(posts).per("day").last(days).tz(ZONE).by("country")
+    asked = series.of(Post.views, posts).per("day").last(days).tz(ZONE).by("country")
     return {
         Cell(pk, split.tags["country"] or "", point.start.date().isoformat()): point.value
         for pk, splits in asked.each().items()

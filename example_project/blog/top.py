@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from django.utils import timezone
 
 from django_counters import HistoryNotKept, InvalidPeriod
+from django_counters.contrib import series
 from django_counters.contrib.top import Ranked, largest
 from example_project.blog.models import Post
 
@@ -19,12 +20,12 @@ _ALL = 1000
 
 def of_the_week() -> list[Ranked]:
     """The posts with the most views of the present week that have landed."""
-    return largest(Post.views.series.per("week").partial(), FIRST)
+    return largest(series.of(Post.views).per("week").partial(), FIRST)
 
 
 def rising() -> list[Ranked]:
     """Those that rise most: today beside yesterday, up to the same hour."""
-    return largest(Post.views.series.per("day").partial(), FIRST, against=1)
+    return largest(series.of(Post.views).per("day").partial(), FIRST, against=1)
 
 
 def weeks() -> dict[tuple[int, str], int]:
@@ -37,7 +38,8 @@ def weeks() -> dict[tuple[int, str], int]:
     for day in (monday, monday - timedelta(days=7)):
         start = datetime.combine(day, time(), UTC)
         with suppress(InvalidPeriod, HistoryNotKept):
-            for row in largest(Post.views.series.per("week").between(start, start + WEEK), _ALL):
+            week = series.of(Post.views).per("week").between(start, start + WEEK)
+            for row in largest(week, _ALL):
                 found[row.key, day.isoformat()] = row.value
     return found
 

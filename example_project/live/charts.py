@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from django_counters import Bucket
-from django_counters.models import Counter
+from django_counters.contrib import series
+from django_counters.contrib.series import Bucket
 from example_project.blog.models import Post
 from example_project.tally import ORDERS
 
@@ -113,7 +113,7 @@ def all_charts() -> list[Chart]:
 
 def views() -> Chart:
     """The views of the last hours that have landed, of all posts."""
-    points = Post.views.series.of(Post.objects.all()).per("hour").last(HOURS).list()
+    points = series.of(Post.views, Post.objects.all()).per("hour").last(HOURS).list()
     buckets = [Bucket(point.start, point.end, point.value, None) for point in points]
     return Chart("views", "hour", buckets, "as far as they are in the database")
 
@@ -128,7 +128,7 @@ def orders() -> list[Chart]:
 
 
 def _history(by: str, since: datetime) -> list[Bucket]:
-    return Counter.objects.history(ORDERS, by=by, since=since)
+    return series.history(ORDERS, by=by, since=since)
 
 
 def fragments(charts: list[Chart]) -> dict[str, str]:

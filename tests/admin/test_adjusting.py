@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from django_counters import clock
+from django_counters.contrib import series
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.types import INT8
@@ -109,7 +110,7 @@ class TestTheWay:
         assert "Quota per month" in page.html
         assert "40 → 0 of 100" in page.html
         confirmed(clerk, address("calls:a"), page)
-        assert Counter.objects.quotas("calls:a")[0].available == 100
+        assert series.quotas("calls:a")[0].available == 100
 
     @pytest.mark.parametrize(
         ("how", "number", "after", "delta"), [("to", 55, 55, "+15"), ("by", -15, 25, "-15")]

@@ -15,7 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import path, reverse
 
 from django_counters import clock
-from django_counters.admin import CounterFieldsAdmin, CounterFilter, Sparkline
+from django_counters.admin import CounterFieldsAdmin, CounterFilter
+from django_counters.contrib.series.admin import Sparkline
 from django_counters.models import CounterMeasure
 from django_counters.registry import registry
 from tests.testapp.models import Post, Site, Tune

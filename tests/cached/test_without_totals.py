@@ -14,6 +14,7 @@ from django.db import transaction
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in, slots_of
+from django_counters.contrib import series
 from django_counters.exceptions import CounterOverflow, TokenConflict, UnsupportedBounds
 from django_counters.models import Counter, CounterIncident
 from django_counters.redis.keys import SLOTS, slot_of
@@ -252,8 +253,8 @@ def test_cells_land_with_their_totals() -> None:
         Counter.objects.increment_many({"views:a": 1, "views:b": 1}, tags={"country": "FR"})
         flush()
         for period in ("hour", "day"):
-            series = Counter.objects.series("views:a").per(period).last(2)
-            assert series.by("country").total() == {"DE": 2, "FR": 2}
+            counts = series.of("views:a").per(period).last(2)
+            assert counts.by("country").total() == {"DE": 2, "FR": 2}
     assert stored() == {"views:a": 4, "views:b": 1}
 
 

@@ -9,6 +9,7 @@ import pytest
 from django.db import transaction
 
 from django_counters.cached.flush import flush
+from django_counters.contrib import series
 from django_counters.models import Counter, CounterMember, CounterUnique
 from django_counters.sketches import Sketch
 from django_counters.testing import override_counters
@@ -40,9 +41,7 @@ def test_nobody_is_lost() -> None:
     with override_counters(**NAMESPACES):
         flush()
         for _ in range(2):
-            found = {
-                key: int(Counter.objects.series(key).per("day").last(2).unique()) for key in KEYS
-            }
+            found = {key: int(series.of(key).per("day").last(2).unique()) for key in KEYS}
             assert found == {key: len(people) for key, people in came.items()}
             rollup()
     assert not CounterMember.objects.exists()

@@ -256,7 +256,7 @@ PAGES: dict[str, dict[str, Made]] = {
     "docs/explanation/value-is-total-plus-pending.md": {
         "COUNTERS": lambda cast: {"likes": {"STRATEGY": "sharded"}},
     },
-    "docs/how-to/quota-per-month.md": {"call.customer": lambda cast: "acme"},
+    "docs/series.md": {"call.customer": lambda cast: "acme"},
     "docs/how-to/one-like-per-person.md": {"user": lambda cast: 7},
     "docs/explanation/why-naive-ways-fail.md": {
         "job": _changed,

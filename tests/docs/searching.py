@@ -49,7 +49,7 @@ QUESTIONS = [
     for answer, several in {
         "explanation/choose": ("strategy for likes", "likes strategy", "which strategy"),
         "how-to/count-unique-visitors": ("unique visitors", "how many unique visitors"),
-        "how-to/count-over-time": ("views per day", "count per hour", "count over time"),
+        "series": ("views per day", "count per hour", "count over time"),
         "top": ("top 10 this week", "top ten", "leaderboard"),
         "limits": ("rate limits", "rate limit", "limit requests"),
         "adjustments": ("reset", "reset a counter"),

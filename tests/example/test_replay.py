@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from django_counters.cached.flush import flush
+from django_counters.contrib import series
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.testing import override_counters
 from example_project import once, replay, run
@@ -77,7 +78,7 @@ def test_with_and_without_tokens_in_turn(
     assert [one["totals"]["page:/0"] for one in found] == [10, 20, 30, 30]
     assert [one["counted"] for one in found] == [70, 70, 70, 0]
     day = datetime(2015, 5, 17, tzinfo=UTC)
-    assert Counter.objects.series("page:/0").between(day, day + timedelta(days=1)).total() == 30
+    assert series.of("page:/0").between(day, day + timedelta(days=1)).total() == 30
     assert {(one["lines"], one["malformed"]) for one in found} == {(71, 1)}
 
 

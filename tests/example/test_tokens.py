@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from django_counters.contrib import series
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from example_project import once, run
@@ -54,7 +55,7 @@ def replayed(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any
 def by_day(key: str) -> list[int]:
     """What was counted on two days in May."""
     first = datetime(2015, 5, 17, tzinfo=UTC)
-    days = Counter.objects.series(key).per("day").between(first, first + timedelta(days=2))
+    days = series.of(key).per("day").between(first, first + timedelta(days=2))
     return [day.value for day in days if day.value]
 
 

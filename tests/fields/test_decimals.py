@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_counters import AssignmentIgnored, DecimalCounterField
-from django_counters.contrib import holds
+from django_counters.contrib import holds, series
 from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.decimals import (
     AmountNotLoaded,
@@ -180,7 +180,7 @@ class TestCounting:
     def test_periods_hold_units(self) -> None:
         counted = account()
         counted.bonus.increment(D("1.05"))
-        assert counted.bonus.series.per("day").last(1).total() == 105
+        assert series.of(counted.bonus).per("day").last(1).total() == 105
 
     @pytest.mark.parametrize("amount", NO_AMOUNTS)
     def test_what_would_be_rounded_is_refused(self, amount: Any) -> None:

@@ -11,8 +11,9 @@ import pytest
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in, slots_of
+from django_counters.contrib import series
+from django_counters.contrib.series import Series
 from django_counters.models import Counter, CounterIncident, CounterMember, CounterUnique
-from django_counters.read.series import Series
 from django_counters.redis.keys import RANKS, cell_field, cell_in, set_in, slot_of
 from django_counters.sketches import KEPT, MEMBERS, REGISTERS, Sketch
 from django_counters.testing import override_counters
@@ -37,7 +38,7 @@ def _cached(cached: str) -> Iterator[None]:
 
 
 def days() -> Series:
-    return Counter.objects.series(KEY).per("day").last(1)
+    return series.of(KEY).per("day").last(1)
 
 
 def count(people: range, **event: Any) -> None:

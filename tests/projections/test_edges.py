@@ -14,6 +14,7 @@ from django.utils.functional import lazystr
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.contrib import series
 from django_counters.exceptions import HistoryNotKept, InvalidMoment, InvalidTags
 from django_counters.fields import CounterField
 from django_counters.models import Counter, CounterCell, CounterDelta, CounterTag
@@ -82,13 +83,13 @@ class TestReading:
         reader = SqlMeasures("default")
         with override_counters(hits={"PER": ["hour", "day"]}):
             registry._of.measures["default"] = reader
-            days = Counter.objects.series("hits:a").per("day").last(3)
+            days = series.of("hits:a").per("day").last(3)
             assert days.total() == 30
             # Another process counts.
             registry._of.measures["default"] = SqlMeasures("default")
             Counter.objects.increment("hits:a")
             registry._of.measures["default"] = reader
-            assert days.total() == Counter.objects.series("hits:a").total() == 31
+            assert days.total() == series.of("hits:a").total() == 31
 
     def test_what_was_pruned_stays_unknown(self) -> None:
         now = clock.utc()
@@ -98,7 +99,7 @@ class TestReading:
         with override_counters(hits={**MEASURED, "KEEP": {"hour": 9}}):
             assert prune_cells() == 1
         with override_counters(hits={**MEASURED, "KEEP": {"hour": 60}}):
-            hours = Counter.objects.series("hits:a").per("hour")
+            hours = series.of("hits:a").per("hour")
             assert sum(point.value for point in hours.last("6d").list()) == 2
             with pytest.raises(HistoryNotKept):
                 hours.last("40d").list()
@@ -112,11 +113,11 @@ class TestReading:
             Counter.objects.increment("hits:a", tags={"country": "e\u0301"})
             Counter.objects.increment("hits:a", tags={"country": "\u00e9"})
             assert by_country("hits:a") == {"DE": 1, "\u00e9": 2}
-            series = Counter.objects.series("hits:a")
+            counts = series.of("hits:a")
             for given in ("DE", Place.DE, lazystr("DE")):
-                assert series.where(country=given).total() == 1
+                assert counts.where(country=given).total() == 1
             with pytest.raises(InvalidTags):
-                series.where(country=b"DE")
+                counts.where(country=b"DE")
             with pytest.raises(InvalidTags):
                 Counter.objects.increment("hits:a", tags={"country": 10**5000})
 

@@ -11,6 +11,7 @@ import pytest
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in, slots_of
+from django_counters.contrib import series
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterMeasure
 from django_counters.redis.keys import SLOTS, cell_field, cell_in, slot_of
 from django_counters.testing import override_counters
@@ -184,7 +185,7 @@ def test_increments_of_one_cell_are_one_field() -> None:
 
 def test_a_series_knows_before_when_all_has_landed() -> None:
     with override_counters(hits=CACHED):
-        days = Counter.objects.series("hits:a").per("day").last(1)
+        days = series.of("hits:a").per("day").last(1)
         known: list[Any] = []
         for _ in range(2):
             Counter.objects.increment("hits:a")
@@ -195,4 +196,4 @@ def test_a_series_knows_before_when_all_has_landed() -> None:
         assert known[2] < known[3] <= clock.now()
         # Where another slot has landed nothing, nobody knows it of both.
         keys = [f"hits:{number}" for number in range(40)]
-        assert Counter.objects.series(["hits:a", *keys]).as_of is None
+        assert series.of(["hits:a", *keys]).as_of is None

@@ -14,7 +14,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.checks import check_setting
-from django_counters.contrib import holds, top
+from django_counters.contrib import holds, series, top
+from django_counters.contrib.series import Occurred
 from django_counters.exceptions import (
     HistoryNotKept,
     InsufficientCount,
@@ -24,7 +25,6 @@ from django_counters.exceptions import (
 from django_counters.landing import land as land_parcel
 from django_counters.measure import OCCURRENCE
 from django_counters.models import Counter, CounterCell, CounterOccurrence, SlottedCounter
-from django_counters.read.occurrences import Occurred
 from django_counters.redis.keys import cell_field, cell_in
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel
@@ -146,7 +146,7 @@ def test_whatever_happens_each_change_is_one(way: str) -> None:
                 arrive(way)
         arrive(way)
         for key in KEYS:
-            told = Counter.objects.series(key).per("day").last(15).occurrences()
+            told = series.of(key).per("day").last(15).occurrences()
             days = {midnight(point.start): (point.number, point.value) for point in told}
             assert {day: pair for day, pair in days.items() if pair != (0, 0)} == {
                 day: (
@@ -171,45 +171,45 @@ class TestReading:
         for by, country in ((10, "DE"), (30, "DE"), (5, None)):
             Counter.objects.increment("hits:a", by, tags={"country": country})
         Counter.objects.increment("hits:b", 1)
-        series = Counter.objects.series("hits:a")
-        *before, today = series.per("day").last(3).occurrences()
+        counts = series.of("hits:a")
+        *before, today = counts.per("day").last(3).occurrences()
         assert [(point.number, point.value, point.mean) for point in before] == [(0, 0, None)] * 2
         assert (today.number, today.value, today.mean) == (3, 45, 15.0)
         assert today.end - today.start == timedelta(days=1)
-        assert series.occurred() == Occurred(3, 45)
-        assert series.where(country="DE").occurred().mean == 20.0
-        assert series.by("country").occurred() == {"DE": Occurred(2, 40), None: Occurred(1, 5)}
-        assert Counter.objects.series(namespace="hits").per("week").last(1).occurred().number == 4
+        assert counts.occurred() == Occurred(3, 45)
+        assert counts.where(country="DE").occurred().mean == 20.0
+        assert counts.by("country").occurred() == {"DE": Occurred(2, 40), None: Occurred(1, 5)}
+        assert series.of(namespace="hits").per("week").last(1).occurred().number == 4
 
     def test_one_statement_reads_both(self) -> None:
         Counter.objects.increment("hits:a", 4)
-        series = Counter.objects.series("hits:a").per("day").last(2)
-        series.occurrences()
+        counts = series.of("hits:a").per("day").last(2)
+        counts.occurrences()
         with CaptureQueriesContext(connection) as queries:
-            assert series.occurrences()[-1].mean == 4.0
+            assert counts.occurrences()[-1].mean == 4.0
         assert len(queries) == 1
 
     def test_nothing_was_counted(self) -> None:
-        assert Counter.objects.series("hits:a").occurred() == Occurred(0, 0)
-        assert Counter.objects.series("hits:a").by("country").occurred() == {}
+        assert series.of("hits:a").occurred() == Occurred(0, 0)
+        assert series.of("hits:a").by("country").occurred() == {}
 
     def test_what_cannot_be_told(self) -> None:
-        series = Counter.objects.series("hits:a")
+        counts = series.of("hits:a")
         with pytest.raises(InvalidPeriod):
-            series.per("hour").last(2).occurrences()
+            counts.per("hour").last(2).occurrences()
         with pytest.raises(InvalidPeriod):
-            series.occurrences()
+            counts.occurrences()
         with override_counters(hits={"PER": ["day"]}), pytest.raises(UnsupportedSeries):
-            series.occurred()
+            counts.occurred()
 
     def test_the_time_before_they_were_declared(self) -> None:
         with override_counters(hits={"PER": ["day"]}):
             Counter.objects.increment("hits:a", 4)
         Counter.objects.increment("hits:a", 6)
-        series = Counter.objects.series("hits:a").per("day").last(1)
-        assert series.total() == 10
+        counts = series.of("hits:a").per("day").last(1)
+        assert counts.total() == 10
         with pytest.raises(HistoryNotKept):
-            series.occurrences()
+            counts.occurrences()
 
 
 def test_a_parcel_lands_them_once() -> None:
@@ -226,7 +226,7 @@ def test_a_parcel_lands_them_once() -> None:
         parcel = Parcel(mint(clock.utc()).hex, "test", {"hits:a": 7}, cells=own)
         for _ in range(2):
             land_parcel(parcel)
-        assert Counter.objects.series("hits:a").occurred() == Occurred(3, 12)
+        assert series.of("hits:a").occurred() == Occurred(3, 12)
 
 
 @pytest.mark.usefixtures("cached")
@@ -236,8 +236,8 @@ def test_ranks_are_of_amounts() -> None:
         for by in (5, 7):
             Counter.objects.increment("hits:a", by)
         land()
-        assert top.place(Counter.objects.series("hits:a").per("day")).value == 12
-        assert Counter.objects.series("hits:a").occurred() == Occurred(2, 12)
+        assert top.place(series.of("hits:a").per("day")).value == 12
+        assert series.of("hits:a").occurred() == Occurred(2, 12)
 
 
 def test_redis_and_streams_tell_them_from_cells() -> None:
@@ -257,23 +257,23 @@ def test_those_of_records_go_with_them() -> None:
         SlottedCounter.objects.increment(site, "visits", 2)
         site.downloads.increment(3)
     Site.objects.increment(downloads=1)
-    assert Site.visits.series.per("day").last(1).occurred() == Occurred(4, 16)
-    assert sites[0].downloads.series.occurred() == Occurred(2, 4)
+    assert series.of(Site.visits).per("day").last(1).occurred() == Occurred(4, 16)
+    assert series.of(sites[0].downloads).occurred() == Occurred(2, 4)
     key = str(sites[0].pk)
     assert ROWS.filter(key=key).exists()
     sites[0].delete()
     assert not ROWS.filter(key=key).exists()
-    assert Site.visits.series.occurred() == Occurred(2, 8)
+    assert series.of(Site.visits).occurred() == Occurred(2, 8)
 
 
 def test_what_is_kept_no_longer() -> None:
     with override_counters(hits=DECLARED):
         for days in (0, 60):
             Counter.objects.increment("hits:a", 3, at=clock.utc() - timedelta(days=days))
-        assert Counter.objects.series("hits:a").occurred() == Occurred(2, 6)
+        assert series.of("hits:a").occurred() == Occurred(2, 6)
     with override_counters(hits={**DECLARED, "KEEP": {"day": 40}}):
         prune_cells()
-        assert Counter.objects.series("hits:a").per("day").last(30).occurred() == Occurred(1, 3)
+        assert series.of("hits:a").per("day").last(30).occurred() == Occurred(1, 3)
     assert ROWS.count() == 1
 
 
@@ -281,9 +281,9 @@ def test_a_hold_is_one_and_so_is_what_it_gives_back() -> None:
     with override_counters(stock={"OCCURRENCES": ["day"]}):
         Counter.objects.increment("stock:a", 10)
         holds.hold("stock:a", 4, minutes=5).commit()
-        assert Counter.objects.series("stock:a").occurred() == Occurred(2, 6)
+        assert series.of("stock:a").occurred() == Occurred(2, 6)
         holds.hold("stock:a", 4, minutes=5).commit(3)
-        assert Counter.objects.series("stock:a").occurred() == Occurred(4, 3)
+        assert series.of("stock:a").occurred() == Occurred(4, 3)
 
 
 @pytest.mark.parametrize("strategy", ["exact", "sharded"])
@@ -294,7 +294,7 @@ def test_an_actor_who_has_counted_already_is_none(strategy: str) -> None:
             Counter.objects.increment("likes:a", who=who)
         for _ in range(2):
             Counter.objects.decrement("likes:a", who="ann")
-        assert Counter.objects.series("likes:a").occurred() == Occurred(3, 1)
+        assert series.of("likes:a").occurred() == Occurred(3, 1)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from django_counters import CeilingExceeded, CounterField, InsufficientCount, QuotaExceeded, clock
 from django_counters.calendar import period_of
 from django_counters.checks import check_setting
+from django_counters.contrib import series
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.models import (
@@ -109,7 +110,7 @@ class TestEarlierPeriods:
         with within():
             self.WAYS[way](30)
         assert Counter.objects.value(KEY) == 20
-        assert [(one.used, one.available) for one in Counter.objects.quotas(KEY)] == [
+        assert [(one.used, one.available) for one in series.quotas(KEY)] == [
             (0, 40),
             (0, 100),
         ]
@@ -123,7 +124,7 @@ class TestEarlierPeriods:
         Counter.objects.increment(KEY, 40, at=long_ago)
         Counter.objects.decrement(KEY, 5, at=long_ago)
         assert refused(6, at=long_ago).available == 5
-        assert [one.used for one in Counter.objects.quotas(KEY)] == [0, 0]
+        assert [one.used for one in series.quotas(KEY)] == [0, 0]
 
     def test_a_refused_decrease_takes_nothing_back(self) -> None:
         with override_counters(calls={"FLOOR": 0, "CEILING": {"month": 100}}):
@@ -150,7 +151,7 @@ class TestEarlierPeriods:
             Member.objects.decrement(requests=9)
         else:
             member.requests.decrement(9)
-        assert [(one.used, one.available) for one in member.requests.quotas()] == [(0, 10)]
+        assert [(one.used, one.available) for one in series.quotas(member.requests)] == [(0, 10)]
         with pytest.raises(QuotaExceeded):
             member.requests.increment(11)
 
@@ -181,7 +182,7 @@ def test_parallel_decreases_take_no_more_than_there_is() -> None:
         with ThreadPoolExecutor(16) as threads:
             list(threads.map(take, range(16)))
         assert Counter.objects.value(KEY) == 200
-        assert [one.used for one in Counter.objects.quotas(KEY)] == [0]
+        assert [one.used for one in series.quotas(KEY)] == [0]
 
 
 def test_each_period_has_its_own() -> None:
@@ -208,18 +209,18 @@ def test_it_resets_by_the_clocks_of_the_namespace() -> None:
 
 
 def test_usage() -> None:
-    assert [(one.period, one.used) for one in Counter.objects.quotas(KEY)] == [
+    assert [(one.period, one.used) for one in series.quotas(KEY)] == [
         ("day", 0),
         ("month", 0),
     ]
     Counter.objects.increment(KEY, 30)
-    day, month = async_to_sync(Counter.objects.aquotas)(KEY)
+    day, month = async_to_sync(series.aquotas)(KEY)
     assert (day.ceiling, day.used, day.available) == (40, 30, 10)
     assert (month.ceiling, month.used, month.available) == (100, 30, 70)
     assert clock.utc() < day.resets_at <= month.resets_at
     with override_counters(calls={"CEILING": {"day": 20}}):
-        assert [(one.used, one.available) for one in Counter.objects.quotas(KEY)] == [(30, 0)]
-    assert Counter.objects.quotas("other:key") == ()
+        assert [(one.used, one.available) for one in series.quotas(KEY)] == [(30, 0)]
+    assert series.quotas("other:key") == ()
 
 
 def test_many_are_refused_together() -> None:
@@ -291,8 +292,8 @@ class TestFields:
             first.requests.increment(3)
         assert caught.value.key == f"testapp.Member.requests:{first.pk}"
         assert second.requests.increment(10) == 10
-        assert [one.available for one in first.requests.quotas()] == [2]
-        assert [one.available for one in async_to_sync(second.requests.aquotas)()] == [0]
+        assert [one.available for one in series.quotas(first.requests)] == [2]
+        assert [one.available for one in async_to_sync(series.aquotas)(second.requests)] == [0]
 
     def test_querysets(self) -> None:
         first, second = Member.objects.create(), Member.objects.create()
@@ -342,7 +343,7 @@ def test_beside_distinct_actors() -> None:
         for who in ("ann", "bob"):
             Counter.objects.increment(KEY, who=who)
         assert refused(1, who="eve").available == 0
-        assert Counter.objects.series(KEY).last("1d").unique() == 2
+        assert series.of(KEY).last("1d").unique() == 2
 
 
 def test_a_ceiling_of_one_call_holds_beside_it() -> None:
@@ -451,6 +452,9 @@ class _Quotas(RuleBasedStateMachine):
     def call(self, name: str, *args: Any, **said: Any) -> Any:
         return getattr(Counter.objects, name)(KEY, *args, **said)
 
+    def quotas(self) -> tuple[series.QuotaUsage, ...]:
+        return series.quotas(KEY)
+
     def many(self, **asked: int) -> None:
         for name, by in asked.items():
             said: dict[str, Any] = {name: {KEY: by}, **self.WHO, "case": uuid4().hex}
@@ -518,7 +522,7 @@ class _Quotas(RuleBasedStateMachine):
 
     @invariant()
     def the_periods_agree(self) -> None:
-        found = {one.period: (one.used, one.available) for one in self.call("quotas")}
+        found = {one.period: (one.used, one.available) for one in self.quotas()}
         cells = dict(self.cells(self.now))
         used = {by: self.used.get((by, start), 0) for by, start in cells.items()}
         assert found == {by: (n, max(self.CEILINGS[by] - n, 0)) for by, n in used.items()}
@@ -545,6 +549,9 @@ class _FieldQuotas(_Quotas):
     def call(self, name: str, *args: Any, **said: Any) -> Any:
         said.pop("tags", None)
         return getattr(self.member.requests, name)(*args, **said)
+
+    def quotas(self) -> tuple[series.QuotaUsage, ...]:
+        return series.quotas(self.member.requests)
 
     def many(self, **asked: int) -> None:
         for name, by in asked.items():

@@ -16,10 +16,11 @@ from django.db import connections, transaction
 from django.utils.functional import SimpleLazyObject
 
 from django_counters import clock
+from django_counters.contrib import series
+from django_counters.contrib.series import Series
 from django_counters.exceptions import CounterError, HistoryNotKept, InvalidActor, UnsupportedSeries
 from django_counters.models import Counter, CounterDelta, CounterMember, CounterUnique
 from django_counters.projections.event import actor_of
-from django_counters.read.series import Series
 from django_counters.registry import registry
 from django_counters.sketches import Sketch
 from django_counters.testing import override_counters
@@ -45,7 +46,7 @@ def counted(request: pytest.FixtureRequest, cached: str) -> Iterator[str]:
 
 
 def days(number: int = 1) -> Series:
-    return Counter.objects.series(KEY).per("day").last(number)
+    return series.of(KEY).per("day").last(number)
 
 
 def test_nobody_is_counted_twice(counted: str) -> None:
@@ -69,7 +70,7 @@ def test_a_union_is_no_sum(counted: str) -> None:
     land()
     assert [point.value for point in days(2).uniques()] == [2, 4]
     assert days(2).unique() == 5
-    both = Counter.objects.series([counted, "hits:other"]).per("day").last(2)
+    both = series.of([counted, "hits:other"]).per("day").last(2)
     assert both.unique() == 5
     assert both.unique_each() == async_to_sync(both.aunique_each)() == {counted: 5, "hits:other": 1}
     assert async_to_sync(both.aunique)() == 5
@@ -153,15 +154,15 @@ def test_fields() -> None:
         getattr(other, field).increment(who=3)
     Talk.objects.increment(seats=1, who=4)
     land()
-    assert talk.seats.series.per("day").last(1).unique() == 3
-    assert Talk.seats.series.per("day").last(1).unique_each() == {talk.pk: 3, other.pk: 2}
-    assert Talk.seats.series.per("day").last(1).unique() == 4
+    assert series.of(talk.seats).per("day").last(1).unique() == 3
+    assert series.of(Talk.seats).per("day").last(1).unique_each() == {talk.pk: 3, other.pk: 2}
+    assert series.of(Talk.seats).per("day").last(1).unique() == 4
     for column in (Talk.claps, Talk.views):
-        assert column.series.per("day").last(1).unique() == 3
-        assert column.series.of(talk).per("day").last(1).unique() == 2
+        assert series.of(column).per("day").last(1).unique() == 3
+        assert series.of(column, talk).per("day").last(1).unique() == 2
     talk.delete()
-    assert Talk.views.series.per("day").last(1).unique() == 1
-    assert Talk.claps.series.per("day").last(1).unique() == 1
+    assert series.of(Talk.views).per("day").last(1).unique() == 1
+    assert series.of(Talk.claps).per("day").last(1).unique() == 1
     rollup()
     other.delete()
     assert not CounterUnique.objects.exists()
@@ -193,13 +194,13 @@ REFUSED: dict[str, tuple[type[CounterError], Callable[[], object]]] = {
     "a decrement": (InvalidActor, lambda: Counter.objects.decrement(KEY, who=1)),
     "a correcting entry": (InvalidActor, lambda: CounterDelta.objects.append(KEY, -1, who=1)),
     "without unique": (UnsupportedSeries, lambda: Counter.objects.increment("other:a", who=1)),
-    "no unique": (UnsupportedSeries, Counter.objects.series("other:a").last("1d").unique),
+    "no unique": (UnsupportedSeries, series.of("other:a").last("1d").unique),
     "uniques of no unique": (UnsupportedSeries, lambda: _per_day("other:a").uniques()),
 }
 
 
 def _per_day(key: str) -> Series:
-    return Counter.objects.series(key).per("day").last(1)
+    return series.of(key).per("day").last(1)
 
 
 @pytest.mark.parametrize("why", REFUSED)
@@ -226,7 +227,7 @@ def test_somebody_is_forgotten(rolled_up: bool) -> None:
             Counter.objects.increment(key, who=who)
         if rolled_up:
             rollup()
-        pages = Counter.objects.series([KEY, "hits:b"]).per("day").last(1)
+        pages = series.of([KEY, "hits:b"]).per("day").last(1)
         assert forget_actor("ann", dry_run=True)["sets"] == 3
         assert forget_actor("ann", keep_counts=True)["sets"] == 3
         assert (pages.unique(), days().unique()) == (2, 2)
@@ -307,7 +308,7 @@ def test_sets_are_read_by_pages(monkeypatch: pytest.MonkeyPatch, path: str) -> N
             for measure, period, start in {rows[0], *rows}
             for number in range(200)
         )
-        everything = Counter.objects.series(namespace="hits").per("day").last(1)
+        everything = series.of(namespace="hits").per("day").last(1)
         reads: dict[str, Callable[[], Any]] = {
             "whole": everything.unique,
             "each": everything.unique_each,

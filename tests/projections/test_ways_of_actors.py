@@ -9,6 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_counters import clock
+from django_counters.contrib import series
 from django_counters.exceptions import InvalidActor
 from django_counters.models import (
     Counter,
@@ -135,9 +136,9 @@ def talk() -> Iterator[Talk]:
 def seen(talk: Talk) -> dict[str, int]:
     """How many distinct actors each counter has had."""
     land()
-    found = {KEY: Counter.objects.series(KEY).per("day").last(1).unique()}
+    found = {KEY: series.of(KEY).per("day").last(1).unique()}
     for name in FIELDS:
-        found[name] = getattr(talk, name).series.per("day").last(1).unique()
+        found[name] = series.of(getattr(talk, name)).per("day").last(1).unique()
     return {name: int(number) for name, number in found.items() if number}
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.contrib import series
 from django_counters.models import Counter, CounterMeasure, CounterMember, CounterUnique
 from django_counters.registry import registry
 from django_counters.tokens import mint
@@ -110,21 +111,21 @@ def expected(question: Question, given: Sequence[Visit]) -> list[set[str]]:
 def check(question: Question, given: Sequence[Visit]) -> None:
     """Compare one answer, as a whole, by period, and by tag."""
     keys = [f"model:{key}" for key in question.keys]
-    series: Any = Counter.objects.series(keys if len(keys) > 1 else keys[0])
-    series = series.per(question.per).last(question.number)
+    counts: Any = series.of(keys if len(keys) > 1 else keys[0])
+    counts = counts.per(question.per).last(question.number)
     if question.where:
-        series = series.where(country=list(question.where))
+        counts = counts.where(country=list(question.where))
     sets = expected(question, given)
-    assert [point.value for point in series.uniques()] == list(map(len, sets))
-    assert series.unique() == len(set().union(*sets))
-    assert series.unique().is_exact
+    assert [point.value for point in counts.uniques()] == list(map(len, sets))
+    assert counts.unique() == len(set().union(*sets))
+    assert counts.unique().is_exact
     by = {
         country: len(set().union(*found))
         for country in COUNTRIES
         for found in [expected(question._replace(where=(country,)), given)]
         if not question.where or country in question.where
     }
-    assert series.by("country").unique() == {one: number for one, number in by.items() if number}
+    assert counts.by("country").unique() == {one: number for one, number in by.items() if number}
 
 
 @pytest.mark.usefixtures("cached")

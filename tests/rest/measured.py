@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from django_counters.cached.flush import flush
-from django_counters.models import Counter
-from django_counters.read.series import Series
+from django_counters.contrib import series
+from django_counters.contrib.series import Series
 from django_counters.rest import expose
 from django_counters.testing import override_counters
 from tests.rest.conftest import ALL, ORIGIN
@@ -43,9 +43,9 @@ def series_of(key: str) -> Series:
     """What the database tells of a counter, once all has landed."""
     land()
     if not key.startswith("testapp"):
-        return Counter.objects.series(key)
+        return series.of(key)
     label, _, pk = key.partition(":")
-    found: Series = getattr(Story.objects.get(pk=pk), label.rpartition(".")[2]).series
+    found: Series = series.of(getattr(Story.objects.get(pk=pk), label.rpartition(".")[2]))
     return found
 
 

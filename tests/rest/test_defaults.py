@@ -24,7 +24,7 @@ settings.configure(
     ALLOWED_HOSTS=["testserver"],
     INSTALLED_APPS=[
         "django.contrib.contenttypes", "django.contrib.auth", "django_counters",
-        "django_counters.contrib.limits",
+        "django_counters.contrib.limits", "django_counters.contrib.series",
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     COUNTERS={"hits": {"API": {**api, "origins": ["https://example.org"]}}},

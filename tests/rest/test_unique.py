@@ -13,10 +13,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
+from django_counters.contrib import series
+from django_counters.contrib.series.rest import MOST_SETS
 from django_counters.models import Counter
 from django_counters.read.uniques import Distinct
 from django_counters.rest import expose
-from django_counters.rest.series import MOST_SETS
 from django_counters.sketches import Sketch
 from django_counters.tables import CounterMember, CounterUnique
 from django_counters.testing import override_counters
@@ -71,7 +72,7 @@ def told(who: Client, key: str, **parameters: str) -> dict[str, Any]:
 
 def seen(key: str) -> int:
     land()
-    return Counter.objects.series(key).last("1d").unique()
+    return series.of(key).last("1d").unique()
 
 
 def count(who: Client, key: str, body: Any = None, status: int = 200, **extra: Any) -> Any:
@@ -323,7 +324,7 @@ def test_nothing_is_zero(client: Client) -> None:
     body = told(client, "people:a", per="day", last="2", by="country")
     assert [point["value"] for point in body["points"]] == [0, 0]
     assert (body["value"], body["exact"], body["splits"]) == (0, True, [])
-    assert isinstance(Counter.objects.series("people:a").last("1d").unique(), Distinct)
+    assert isinstance(series.of("people:a").last("1d").unique(), Distinct)
 
 
 def test_a_user_with_a_long_key_is_one_actor() -> None:
@@ -333,4 +334,4 @@ def test_a_user_with_a_long_key_is_one_actor() -> None:
     for _ in range(2):
         assert client.post(f"{API}/counters/people:a/increment").status_code == 200
     land()
-    assert Counter.objects.series("people:a").per("day").last(1).unique() == 1
+    assert series.of("people:a").per("day").last(1).unique() == 1

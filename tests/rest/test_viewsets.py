@@ -11,6 +11,7 @@ from django.db import connections, transaction
 from django.urls import resolve, reverse
 from drf_spectacular.generators import SchemaGenerator
 
+from django_counters.contrib import series
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from tests.rest import viewset_urls
 from tests.rest.asking import assert_first, assert_replayed, header
@@ -106,11 +107,11 @@ class TestWhatIsTold:
             assert_first(client.post(url_of(story, field), body))
         assert_first(client.post(url_of(story, field, "decrement"), past))
         land()
-        series = getattr(Story.objects.get(), field).series
-        values = {value: series.where(country=value).total() for value in ("DE", "FR")}
+        counts = series.of(getattr(Story.objects.get(), field))
+        values = {value: counts.where(country=value).total() for value in ("DE", "FR")}
         assert values == {"DE": 4, "FR": 1}
-        assert series.between(datetime(2024, 5, 1, tzinfo=UTC), THEN).total() == 0
-        assert series.between(THEN, datetime(2024, 5, 2, tzinfo=UTC)).total() == 1
+        assert counts.between(datetime(2024, 5, 1, tzinfo=UTC), THEN).total() == 0
+        assert counts.between(THEN, datetime(2024, 5, 2, tzinfo=UTC)).total() == 1
 
     def test_another_moment_is_another_request(self, as_: As) -> None:
         client, story = as_("user"), Story.objects.create()

@@ -11,6 +11,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_counters.contrib import series
 from django_counters.exceptions import CounterUnavailable
 from django_counters.models import Counter
 from django_counters.testing import assert_counts, override_counters
@@ -103,7 +104,7 @@ def test_a_statement_without_rows_is_run_also_where_it_is_looked_at(way: str) ->
     with override_counters(hits={"PER": ["day"]}), looked_at:
         Counter.objects.increment("hits:a", 5)
         Counter.objects.adjust("hits:a", to=2, reason="two were robots", actor="ann")
-        assert Counter.objects.series("hits:a").per("day").last(1).total() == 2
+        assert series.of("hits:a").per("day").last(1).total() == 2
 
 
 def test_an_event_loop_is_refused_also_when_a_cursor_is_kept() -> None:

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from django.db import OperationalError, connection, connections, models, transaction
 
+from django_counters.contrib import series
 from django_counters.exceptions import (
     CounterError,
     CounterUnavailable,
@@ -54,12 +55,10 @@ def test_a_closed_database() -> None:
         lambda using: Counter.objects.value("a", using=using),
         lambda using: Counter.objects.read("a", using=using),
         *(
-            lambda using, key=key: (
-                Counter.objects.series(key, using=using).per("day").last(2).list()
-            )
+            lambda using, key=key: series.of(key).using(using).per("day").last(2).list()
             for key in ("counted:a", "orders:a", "recorded:a")
         ),
-        lambda using: Counter.objects.series("cached:a", using=using).as_of,
+        lambda using: series.of("cached:a").using(using).as_of,
         lambda using: registry.kept(SqlBatches, using).sources(),
         _collect,
     ]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, transaction
 
+from django_counters.contrib import series
 from django_counters.exceptions import (
     CounterError,
     InsufficientCount,
@@ -189,7 +190,7 @@ def test_cells_count_what_is_taken() -> None:
             Counter.objects.decrement("stock:a", by)
         with pytest.raises(InsufficientCount):
             Counter.objects.decrement("stock:a", 2)
-        assert Counter.objects.series("stock:a").per("day").last(1).total() == 1
+        assert series.of("stock:a").per("day").last(1).total() == 1
 
 
 def test_a_token_counts_once() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import override_settings
 
+from django_counters.contrib import series
 from django_counters.exceptions import (
     CounterUnavailable,
     InvalidConfiguration,
@@ -313,7 +314,7 @@ def test_periods_are_those_of_the_message(topic: Topic) -> None:
     topic.write(*[b'{"key": "hits:a"}'] * 3, timestamp=stamp)
     with override_counters(hits={"PER": ["day"], "KEEP": {"day": 36_500}}):
         assert topic.counted().poison == 0
-        days = Counter.objects.series("hits:a").per("day")
+        days = series.of("hits:a").per("day")
         (point,) = days.between(moment, moment.replace(hour=13)).list()
     assert point.value == 3
 

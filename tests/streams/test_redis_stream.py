@@ -12,6 +12,7 @@ import pytest
 from django.db import ProgrammingError
 from django.test import override_settings
 
+from django_counters.contrib import series
 from django_counters.contrib.streams import DecodeFailed
 from django_counters.contrib.streams.consuming import Consumed
 from django_counters.contrib.streams.redis import RedisStream
@@ -401,7 +402,7 @@ def test_periods_are_those_of_the_message(clicks: Clicks) -> None:
         clicks.client.xadd(clicks.parts[0], {"key": "hits:a"}, id=f"{stamp}-{number + 1}")
     with override_counters(hits={"PER": ["day"], "KEEP": {"day": 36_500}}):
         assert clicks.consumer().turn().poison == 0
-        days = Counter.objects.series("hits:a").per("day")
+        days = series.of("hits:a").per("day")
         (point,) = days.between(moment, moment.replace(hour=13)).list()
     assert point.value == 3
 

@@ -11,7 +11,7 @@ import pytest
 
 from django_counters import InsufficientCount, QuotaExceeded, clock
 from django_counters.cached.flush import flush
-from django_counters.contrib import holds, top
+from django_counters.contrib import holds, series, top
 from django_counters.exceptions import InvalidAdjustment
 from django_counters.models import Counter, CounterActor, CounterAdjustment
 from django_counters.stores.sql.totals import SqlCorrections
@@ -41,7 +41,7 @@ CORRECTIONS: dict[str, Callable[[], object]] = {
 
 
 def used(period: str) -> int:
-    return {one.period: one.used for one in Counter.objects.quotas(KEY)}[period]
+    return {one.period: one.used for one in series.quotas(KEY)}[period]
 
 
 class TestQuotas:
@@ -64,7 +64,7 @@ class TestQuotas:
         assert Counter.objects.value(KEY) == 340
         CORRECTIONS[how]()
         assert Counter.objects.value(KEY) == 0
-        assert [(one.used, one.available) for one in Counter.objects.quotas(KEY)] == [
+        assert [(one.used, one.available) for one in series.quotas(KEY)] == [
             (0, 60),
             (0, 100),
         ]
@@ -75,17 +75,17 @@ class TestQuotas:
     def test_a_part_that_the_period_has_is_room_again(self) -> None:
         self.count()
         Counter.objects.adjust(KEY, by=-15, **WHO)
-        assert [one.used for one in Counter.objects.quotas(KEY)] == [25, 25]
+        assert [one.used for one in series.quotas(KEY)] == [25, 25]
 
     def test_of_a_field(self) -> None:
         member = Member.objects.create()
         member.requests.increment(10, at=days_ago(40))
         member.requests.increment(4)
         member.requests.reset(**WHO)
-        assert [(one.used, one.available) for one in member.requests.quotas()] == [(0, 10)]
+        assert [(one.used, one.available) for one in series.quotas(member.requests)] == [(0, 10)]
         member.requests.increment(3)
         Member.objects.adjust_many("requests", to={member.pk: 0}, case="x", **WHO)
-        assert [(one.used, one.available) for one in member.requests.quotas()] == [(0, 10)]
+        assert [(one.used, one.available) for one in series.quotas(member.requests)] == [(0, 10)]
 
     def test_are_kept_by_an_adjustment(self) -> None:
         Counter.objects.increment(KEY, 55)
@@ -128,7 +128,7 @@ def test_no_day_of_a_record_is_negative_by_a_reset(name: str) -> None:
     counter.increment(500, at=days_ago(1))
     counter.increment(7)
     counter.reset(**WHO)
-    assert [point.value for point in counter.series.per("day").last(2)] == [500, 0]
+    assert [point.value for point in series.of(counter).per("day").last(2)] == [500, 0]
 
 
 def test_no_rank_is_negative_by_a_reset() -> None:
@@ -136,7 +136,7 @@ def test_no_rank_is_negative_by_a_reset() -> None:
     tune.hearts.increment(500, at=days_ago(8))
     tune.hearts.increment(7)
     tune.hearts.reset(**WHO)
-    assert top.largest(Tune.hearts.series.per("day").last(1), 5) == []
+    assert top.largest(series.of(Tune.hearts).per("day").last(1), 5) == []
 
 
 def test_no_day_is_negative_by_a_reset(strategy: str) -> None:
@@ -144,8 +144,8 @@ def test_no_day_is_negative_by_a_reset(strategy: str) -> None:
     upkeep()
     Counter.objects.reset(KEY, **WHO)
     upkeep()
-    series = Counter.objects.series(KEY).per("day").last(2)
-    assert [point.value for point in series] == [500, 0]
+    counts = series.of(KEY).per("day").last(2)
+    assert [point.value for point in counts] == [500, 0]
     assert Counter.objects.value(KEY) == 0
 
 

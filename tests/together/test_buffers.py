@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.contrib import buffers
+from django_counters.contrib import buffers, series
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.models import Counter, CounterDelta
 from django_counters.testing import override_counters
@@ -37,7 +37,7 @@ def buffered(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def days(key: str = "hits:home") -> dict[str | None, int]:
-    found = Counter.objects.series(key).per("day").last(5).by("country").total()
+    found = series.of(key).per("day").last(5).by("country").total()
     return {country: number for country, number in found.items() if number}
 
 

@@ -11,7 +11,7 @@ from django.apps import apps
 from django.db import connections
 from django.db.models import Sum
 
-from django_counters.contrib import holds, top
+from django_counters.contrib import holds, series, top
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.models import Counter, CounterCell, CounterOccurrence, CounterSample
 from django_counters.testing import override_counters
@@ -71,14 +71,14 @@ def test_what_waits_is_forgotten_too(strategy: str) -> None:
 
 
 def _all_begin_anew(strategy: str) -> None:
-    series = Counter.objects.series(KEY).per("day").last(2)
+    counts = series.of(KEY).per("day").last(2)
     assert Counter.objects.value(KEY) == 1
-    assert [point.value for point in series] == [0, 1]
-    assert series.unique() == 1
-    assert {tags: n for tags, n in series.by("country").total().items() if n} == {"AT": 1}
-    assert series.occurred().number == 1
+    assert [point.value for point in counts] == [0, 1]
+    assert counts.unique() == 1
+    assert {tags: n for tags, n in counts.by("country").total().items() if n} == {"AT": 1}
+    assert counts.occurred().number == 1
     if "TOP" in declared(strategy):
-        largest = top.largest(Counter.objects.series(namespace="c").per("day").last(1), 5)
+        largest = top.largest(series.of(namespace="c").per("day").last(1), 5)
         assert [(one.key, one.value) for one in largest] == [(KEY, 1)]
     assert_sound()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_counters import QuotaExceeded
-from django_counters.contrib import holds
+from django_counters.contrib import holds, series
 from django_counters.contrib.holds.errors import UnsupportedHold
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.holds.upkeep import expire_holds
@@ -31,7 +31,7 @@ def _quota() -> Iterator[None]:
 
 
 def used(period: str = "day") -> int:
-    return {one.period: one.used for one in Counter.objects.quotas(KEY)}[period]
+    return {one.period: one.used for one in series.quotas(KEY)}[period]
 
 
 @pytest.mark.usefixtures("_quota")
@@ -65,8 +65,8 @@ def test_what_was_held_before_the_quota_always_comes_back() -> None:
 def test_periods_and_ranks_have_what_is_taken_and_what_comes_back(declared: dict[str, Any]) -> None:
     def amounts() -> set[int]:
         ranks = CounterRank.objects.filter(key=KEY).values_list("value", flat=True)
-        series = Counter.objects.series(KEY).per("day").last(1)
-        return {Counter.objects.value(KEY), series.total(), *ranks}
+        counts = series.of(KEY).per("day").last(1)
+        return {Counter.objects.value(KEY), counts.total(), *ranks}
 
     with override_counters(c=declared):
         Counter.objects.increment(KEY, 10, tags={"model": "a"})
@@ -81,5 +81,5 @@ def test_periods_and_ranks_have_what_is_taken_and_what_comes_back(declared: dict
         assert amounts() == {8}
         assert holds.find(late.token).state == "expired"
         assert CounterRank.objects.exists() == ("TOP" in declared)
-        by = Counter.objects.series(KEY).per("day").last(1).by("model").total()
+        by = series.of(KEY).per("day").last(1).by("model").total()
         assert {tag: amount for tag, amount in by.items() if amount} == {"a": 10, None: -2}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from django_counters.contrib import series
 from django_counters.exceptions import CeilingExceeded, InvalidTags
 from django_counters.models import Counter, CounterActor, CounterCell
 from django_counters.testing import override_counters
@@ -28,7 +29,7 @@ def strategy(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def by_country(key: str = KEY) -> dict[str | None, int]:
-    found = Counter.objects.series(key).per("day").last(1).by("country").total()
+    found = series.of(key).per("day").last(1).by("country").total()
     return {country: likes for country, likes in found.items() if likes}
 
 
@@ -90,8 +91,8 @@ def test_distinct_actors_beside_it(strategy: str) -> None:
         for who in "ann", "ann", "bob":
             Counter.objects.increment(KEY, who=who)
         Counter.objects.decrement(KEY, who="ann")
-        series = Counter.objects.series(KEY).per("day").last(1)
-        assert series.unique() == 2
-        assert series.total() == Counter.objects.value(KEY) == 1
+        counts = series.of(KEY).per("day").last(1)
+        assert counts.unique() == 2
+        assert counts.total() == Counter.objects.value(KEY) == 1
         assert Counter.objects.toggle(KEY, "eve").has
         assert verify().drifts == []

@@ -18,7 +18,7 @@ from django.db import models
 
 from django_counters import clock
 from django_counters.cached.sources import slots_of
-from django_counters.contrib import holds
+from django_counters.contrib import holds, series
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import token_of
@@ -126,7 +126,7 @@ def test_a_forgotten_counter_is_named_nowhere(cached: str, name: str, way: str) 
         assert left == [] or (way != "folded" and name in ("cached", "sharded"))
         assert redis_that_names(MARK, cached) == {}
         assert Counter.objects.value(KEY) == 0
-        assert [point.value for point in Counter.objects.series(KEY).per("day").last(2)] == [0, 0]
+        assert [point.value for point in series.of(KEY).per("day").last(2)] == [0, 0]
         assert Counter.objects.forget(KEY) == 0
         assert tables_that_name(MARK) <= keeps
         assert redis_that_names(MARK, cached) == {}

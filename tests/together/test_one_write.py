@@ -11,9 +11,10 @@ import pytest
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.contrib import series
+from django_counters.contrib.series import Series
 from django_counters.contrib.top import CounterRank
 from django_counters.models import Counter
-from django_counters.read.series import Series
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.rollup import rollup
@@ -39,10 +40,10 @@ def strategy(request: pytest.FixtureRequest, cached: str) -> Iterator[str]:
         yield str(request.param)
 
 
-def told(series: Series | None = None, key: str = KEY) -> tuple[int, ...]:
+def told(counts: Series | None = None, key: str = KEY) -> tuple[int, ...]:
     """What each of them says: all the same, where each actor comes once."""
-    series = series or Counter.objects.series(key)
-    day, hours = series.per("day").last(2), series.per("hour").last(30)
+    counts = counts or series.of(key)
+    day, hours = counts.per("day").last(2), counts.per("hour").last(30)
     ranks = CounterRank.objects.filter(key=key).values_list("value", flat=True)
     countries = day.by("country").total()
     return day.total(), hours.total(), sum(countries.values()), day.unique(), sum(ranks)
@@ -75,7 +76,7 @@ def test_killed_after_any_statement_all_is_counted_or_nothing(token: str | None)
         for statement in range(1, STATEMENTS):
             sql = kill(statement)
             counted = Talk.plays.of(talk.pk).value()
-            assert told(talk.plays.series, str(talk.pk)) == (counted,) * 5
+            assert told(series.of(talk.plays), str(talk.pk)) == (counted,) * 5
             # Whoever dies after COMMIT has counted; without a token one statement is all of it.
             if sql is None or counted == 2:
                 break

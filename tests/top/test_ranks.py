@@ -16,6 +16,7 @@ from django.test.utils import isolate_apps
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.checks import check_setting
+from django_counters.contrib import series
 from django_counters.contrib.top import CounterRank
 from django_counters.exceptions import InsufficientCount
 from django_counters.fields import CounterField
@@ -281,7 +282,7 @@ def test_what_is_ranked_is_stored() -> None:
     with override_counters(hits=declared):
         assert check_setting() == []
         Counter.objects.increment("hits:a", 3, tags={"country": "DE"})
-        assert Counter.objects.series("hits:a").per("week").last(1).total() == 3
+        assert series.of("hits:a").per("week").last(1).total() == 3
     with override_counters(hits={"TOP": ["week"], "KEEP": {"day": 3}}):
         assert "keep names 'day', by which nothing is counted." in check_setting()[0].msg
 

@@ -16,7 +16,8 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
-from django_counters.contrib import top
+from django_counters.contrib import series, top
+from django_counters.contrib.series import Series
 from django_counters.contrib.top import CounterRank, Placed, Ranked, alargest, largest, reading
 from django_counters.exceptions import (
     HistoryNotKept,
@@ -26,7 +27,6 @@ from django_counters.exceptions import (
     UnsupportedSeries,
 )
 from django_counters.models import Counter, CounterCell, CounterMeasure
-from django_counters.read.series import Series
 from django_counters.registry import registry
 from tests.testapp.models import Tune
 
@@ -56,7 +56,7 @@ def _now(monkeypatch: pytest.MonkeyPatch, override_counters: Callable[..., None]
 
 
 def all_of(name: str = "hits") -> Series:
-    return objects.series(namespace=name)
+    return series.of(namespace=name)
 
 
 def shown(rows: list[Ranked]) -> list[tuple[Any, int, int | None]]:
@@ -91,9 +91,9 @@ class TestOfOnePeriod:
     def test_some_keys(self) -> None:
         for key, by in {"hits:a": 1, "hits:b": 2, "hits:c": 3}.items():
             count(key, by)
-        days = objects.series(["hits:a", "hits:b"]).per("day")
+        days = series.of(["hits:a", "hits:b"]).per("day")
         assert [row.key for row in largest(days, 5)] == ["hits:b", "hits:a"]
-        assert [row.key for row in largest(objects.series("hits:a").per("day"), 5)] == ["hits:a"]
+        assert [row.key for row in largest(series.of("hits:a").per("day"), 5)] == ["hits:a"]
 
     def test_the_period_that_is_named(self) -> None:
         count("hits:a", 1)
@@ -149,8 +149,8 @@ class TestOfOnePeriod:
             (lambda: largest(all_of("plain").per("day")), UnsupportedSeries, r"top=\['day'\]"),
             (lambda: all_of("none"), UnsupportedSeries, "name periods in PER"),
             (lambda: all_of("unknown"), UnsupportedSeries, "no namespace"),
-            (lambda: objects.series("hits:a", namespace="hits"), InvalidKey, "not of both"),
-            (objects.series, InvalidKey, "not a counter key"),
+            (lambda: series.of("hits:a", namespace="hits"), InvalidKey, "not of both"),
+            (series.of, InvalidKey, "not a counter key"),
         ],
     )
     def test_what_cannot_be_asked(
@@ -262,35 +262,33 @@ class TestRecords:
     def test_they_are_loaded_in_one_query(
         self, tunes: list[Tune], django_assert_num_queries: Any
     ) -> None:
-        series: Any = Tune.hearts.series
+        counts: Any = series.of(Tune.hearts)
         registry.measures("default").find("testapp.Tune.hearts")
         with django_assert_num_queries(2):
-            found = largest(series.per("week"), 2)
+            found = largest(counts.per("week"), 2)
         assert [row.record for row in found] == tunes[:-3:-1]
         assert [(row.key, row.value) for row in found] == [(95, 6), (96, 5)]
         with django_assert_num_queries(2):
-            some = series.of(Tune.objects.filter(title="0").select_related("singer")).per("day")
-            found = largest(some, 2)
+            some = Tune.objects.filter(title="0").select_related("singer")
+            found = largest(series.of(Tune.hearts, some).per("day"), 2)
             assert [row.record.singer for row in found] == [None, None]
         assert [row.value for row in found] == [5, 3]
 
     def test_some_that_are_loaded_are_the_same_objects(self, tunes: list[Tune]) -> None:
-        series: Any = Tune.hearts.series
-        (first, second) = largest(series.of(tunes[:2]).per("day"))
+        (first, second) = largest(series.of(Tune.hearts, tunes[:2]).per("day"))
         assert first.record is tunes[1]
         assert second.record is tunes[0]
-        assert largest(tunes[3].hearts.series.per("day"))[0].record == tunes[3]
+        assert largest(series.of(tunes[3].hearts).per("day"))[0].record == tunes[3]
 
     def test_part_of_a_queryset(self, tunes: list[Tune]) -> None:
-        series: Any = Tune.hearts.series
-        found = largest(series.of(Tune.objects.order_by("-id")[:2]).per("day"))
+        found = largest(series.of(Tune.hearts, Tune.objects.order_by("-id")[:2]).per("day"))
         assert [row.record for row in found] == [tunes[1], tunes[0]]
 
     def test_who_was_deleted_with_sql_is_passed_over(self, tunes: list[Tune]) -> None:
-        series: Any = Tune.hearts.series
+        counts: Any = series.of(Tune.hearts)
         Tune._base_manager.filter(pk__in=[95, 96])._raw_delete("default")
-        assert [row.key for row in largest(series.per("day"), 2)] == [97, 98]
-        assert [row.key for row in largest(series.per("day"), 2, against=1)] == [97, 98]
+        assert [row.key for row in largest(counts.per("day"), 2)] == [97, 98]
+        assert [row.key for row in largest(counts.per("day"), 2, against=1)] == [97, 98]
 
 
 class TestSinceWhen:
@@ -306,7 +304,7 @@ class TestSinceWhen:
             assert caught.value.since == NOW.replace(hour=0, minute=0) + DAY
             count("plain:a", 4)
         # By the cells there is all.
-        assert objects.series("plain:a").per("day").last(1).total() == 11
+        assert series.of("plain:a").per("day").last(1).total() == 11
         assert "top day" in CounterMeasure.objects.get(name="plain").periods
         monkeypatch.setattr(clock, "utc", lambda: NOW + DAY)
         count("plain:a", 5, at=NOW + DAY)
@@ -362,45 +360,46 @@ def test_the_place_of_one() -> None:
     objects.increment("hits:old", at=NOW - WEEK)
 
     def place(key: str) -> Placed:
-        return top.place(objects.series(f"hits:{key}").per("week"))
+        return top.place(series.of(f"hits:{key}").per("week"))
 
     assert [place(key).place for key in ("a", "b", "c", "d", "below")] == [1, 2, 2, 4, 5]
     assert place("b") == Placed(2, 3)
     # Nobody knows one that has counted nothing, or is at zero again.
     objects.decrement("hits:d")
     assert [place(key) for key in ("d", "old", "never")] == [Placed(None, 0)] * 3
-    before = objects.series("hits:old").per("week").between(NOW - WEEK, NOW - WEEK + DAY)
+    before = series.of("hits:old").per("week").between(NOW - WEEK, NOW - WEEK + DAY)
     assert top.place(before) == Placed(1, 1)
-    assert async_to_sync(top.aplace)(objects.series("hits:a").per("day")) == Placed(1, 5)
+    assert async_to_sync(top.aplace)(series.of("hits:a").per("day")) == Placed(1, 5)
 
 
 def test_the_place_of_a_record() -> None:
     first, second = (Tune.objects.create() for _ in range(2))
     first.hearts.increment()
     second.hearts.increment(2)
-    assert [top.place(tune.hearts.series.per("week")).place for tune in (first, second)] == [2, 1]
+    weeks = [series.of(tune.hearts).per("week") for tune in (first, second)]
+    assert [top.place(week).place for week in weeks] == [2, 1]
 
 
 def test_a_place_far_behind_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST", 2)
     for by in range(1, 5):
         objects.increment(f"hits:{by}", by)
-    series = [objects.series(f"hits:{by}").per("day") for by in (4, 3, 2, 1)]
-    assert [top.place(one).place for one in series] == [1, 2, None, None]
+    counts = [series.of(f"hits:{by}").per("day") for by in (4, 3, 2, 1)]
+    assert [top.place(one).place for one in counts] == [1, 2, None, None]
 
 
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
         (lambda: all_of().per("week"), "place() is of one counter"),
-        (lambda: objects.series(["hits:a", "hits:b"]).per("week"), "place() is of one counter"),
-        (lambda: objects.series("hits:a").where(country="de").per("week"), "and not of tags"),
-        (lambda: objects.series("hits:a").per("hour"), "needs top=['hour']"),
-        (lambda: Tune.hearts.series.per("week"), "place() is of one counter"),
+        (lambda: series.of(["hits:a", "hits:b"]).per("week"), "place() is of one counter"),
+        (lambda: series.of("hits:a").where(country="de").per("week"), "and not of tags"),
+        (lambda: series.of("hits:a").per("hour"), "needs top=['hour']"),
+        (lambda: series.of(Tune.hearts).per("week"), "place() is of one counter"),
     ],
 )
 def test_a_place_that_nobody_has(asked: Callable[[], Series], problem: str) -> None:
     with pytest.raises(UnsupportedSeries, match=re.escape(problem)):
         top.place(asked())
     with pytest.raises(InvalidPeriod):
-        top.place(objects.series("hits:a"))
+        top.place(series.of("hits:a"))

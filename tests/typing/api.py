@@ -18,8 +18,9 @@ from django_counters import (
 )
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.cached.flush import FlushReport, flush
-from django_counters.contrib import top
+from django_counters.contrib import series, top
 from django_counters.contrib.limits import Limit, LimitResult, limited
+from django_counters.contrib.series import Occurred, OccurrencePoint, Point
 from django_counters.decimals import AmountReading, CountedAmount
 from django_counters.models import (
     Counter,
@@ -30,8 +31,6 @@ from django_counters.models import (
     SlottedCounter,
     TotalField,
 )
-from django_counters.read.occurrences import Occurred, OccurrencePoint
-from django_counters.read.points import Point
 from tests.testapp.models import Account, Article, Post, Product, Ticket
 
 
@@ -95,11 +94,11 @@ async def named_async() -> None:
     assert_type(await CounterShard.objects.adecrement("a"), Counted | Unknown)
     assert_type(await CounterDelta.objects.aappend("a", 1), Appended)
     await Counter.objects.areset("a", reason="b")  # type: ignore[call-arg]
-    series = Counter.objects.series("a").per("day").last(2)
-    assert_type(await series.alist(), list[Point])
-    assert_type(await series.atotal(), int)
-    assert_type(await series.by("b").atotal(), dict[Any, int])
-    assert_type(await top.alargest(series, 3, against=1), list[top.Ranked])
+    counts = series.of("a").per("day").last(2)
+    assert_type(await counts.alist(), list[Point])
+    assert_type(await counts.atotal(), int)
+    assert_type(await counts.by("b").atotal(), dict[Any, int])
+    assert_type(await top.alargest(counts, 3, against=1), list[top.Ranked])
 
 
 async def fields_async(post: Post, account: Account) -> None:
@@ -161,10 +160,10 @@ async def cached_fields(article: Article, ticket: Ticket) -> None:
 
 
 def occurrences() -> None:
-    series = Counter.objects.series("a").per("day").last(2)
-    assert_type(series.occurrences(), list[OccurrencePoint])
-    assert_type(series.occurred(), Occurred)
-    assert_type(series.occurred().mean, float | None)
+    counts = series.of("a").per("day").last(2)
+    assert_type(counts.occurrences(), list[OccurrencePoint])
+    assert_type(counts.occurred(), Occurred)
+    assert_type(counts.occurred().mean, float | None)
 
 
 def stored() -> None:

@@ -13,6 +13,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_counters import clock
+from django_counters.contrib import series
 from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.horizon import SqlHorizon
@@ -162,7 +163,7 @@ def test_a_former_value_locks_the_partition_of_its_moment() -> None:
 @pytest.mark.parametrize("by", ["hour", "day", "week"])
 def test_a_long_history_locks_some_partitions_at_once(by: str, zone: tzinfo) -> None:
     since, until = clock.utc() - timedelta(days=OLD - 3), clock.utc() + timedelta(hours=1)
-    read = partial(Counter.objects.history, "led:a", by, since=since, until=until, tz=zone)
+    read = partial(series.history, "led:a", by, since=since, until=until, tz=zone)
     found = read()
     rows = CounterDelta.objects.filter(created_at__gte=found[0].start).values_list(
         "created_at", "delta"

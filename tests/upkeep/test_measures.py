@@ -14,6 +14,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
+from django_counters.contrib import series
 from django_counters.exceptions import HistoryNotKept
 from django_counters.models import (
     Counter,
@@ -81,14 +82,14 @@ class TestForgetting:
         with override_counters(hits={**kept, "KEEP": {"hour": 3}}):
             assert prune_cells() == 2 * len([days for days in range(8) if days > 3])
             assert prune_cells() == 0
-            assert Counter.objects.series("hits:a").per("day").last(8).unique() == 8
+            assert series.of("hits:a").per("day").last(8).unique() == 8
         found = sum(
             table.objects.filter(period=2).count() for table in (CounterMember, CounterUnique)
         )
         assert found == 4
         # Nobody takes them for nobody.
         with override_counters(hits=kept), pytest.raises(HistoryNotKept):
-            Counter.objects.series("hits:a").per("hour").last("7d").uniques()
+            series.of("hits:a").per("hour").last("7d").uniques()
 
     def test_what_is_kept_for_ever_stays(self) -> None:
         ago = clock.utc() - timedelta(days=3000)
@@ -154,4 +155,4 @@ def test_a_namespace_with_capital_letters_is_another_one() -> None:
         Counter.objects.increment("pages:a")
         assert Counter.objects.increment("Pages:a") is not None
         assert set(CounterMeasure.objects.get(name="Pages").periods.values()) == {None}
-        assert Counter.objects.series("Pages:a").per("day").last(3).total() == 1
+        assert series.of("Pages:a").per("day").last(3).total() == 1

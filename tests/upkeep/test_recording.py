@@ -13,6 +13,7 @@ from django.db import connection, connections
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.contrib import series
 from django_counters.models import Counter, CounterSample
 from django_counters.registry import registry
 from django_counters.testing import override_counters
@@ -138,7 +139,7 @@ class TestForgetting:
             # The last of each tells what it had 90 days ago, and has if nothing came since.
             assert sorted(key for key, *_ in samples()) == ["hits:a"] * 3 + ["hits:idle"]
             assert forget_history() == 0
-            assert Counter.objects.series("hits:idle").per("day").last(30).total() == 0
+            assert series.of("hits:idle").per("day").last(30).total() == 0
 
     def test_each_namespace_says_for_how_long(self) -> None:
         keys = ("hits:a", "sales:a", "plain:a", "x", "gone:a")

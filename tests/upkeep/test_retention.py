@@ -11,6 +11,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_counters import clock
+from django_counters.contrib import series
 from django_counters.exceptions import HistoryNotKept, TokenExpired
 from django_counters.models import (
     Counter,
@@ -187,14 +188,14 @@ class TestDropping:
         last = max(row.until for row in dropped())
         before = last - timedelta(seconds=1)
         calls: list[Callable[[], Any]] = [
-            lambda: Counter.objects.history("a", since=before, tz=UTC),
+            lambda: series.history("a", since=before, tz=UTC),
             lambda: Counter.objects.value_at("a", before),
         ]
         for call in calls:
             with pytest.raises(HistoryNotKept) as caught:
                 call()
             assert caught.value.since == last
-        assert sum(b.change for b in Counter.objects.history("a", since=last, tz=UTC)) == 2
+        assert sum(b.change for b in series.history("a", since=last, tz=UTC)) == 2
         assert Counter.objects.value_at("a", last) == 1003
 
     @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from django.apps import apps
 from django.db import router
 from django.http import HttpRequest
 
+from django_counters.contrib.series import Series, of
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.reading import Placed, Ranked, largest, place
 from django_counters.exceptions import CounterError, InvalidConfiguration
@@ -18,8 +19,7 @@ from django_counters.features import OnPage, Panel
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
 from django_counters.metrics.facts import Away, attempt
-from django_counters.models import Counter, CounterCell
-from django_counters.read.series import RecordSeries, Series, series_of_all
+from django_counters.models import CounterCell
 from django_counters.read.uniques import Distinct
 from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
@@ -40,7 +40,7 @@ class PlacesPanel(Panel):
         places: list[tuple[Any, Placed]] = []
         for by in measure.by(RANK) if measure else ():
             with suppress(CounterError):
-                placed = place(Counter.objects.series(counter.key).per(by))
+                placed = place(of(counter.key).per(by))
                 places.append((CounterCell.Period[by.upper()].label, placed))
         return {"places": places} if places else None
 
@@ -87,17 +87,17 @@ def _rankings(using: str) -> list[_Ranks]:
         # The overview reports that, too.
         return []
     rankings = [
-        _Ranks(name, policy.measure, of_namespace, Counter.objects.series)
+        _Ranks(name, policy.measure, of_namespace, of)
         for name, policy in policies.items()
         if policy.measure and policy.measure.by(RANK) and COUNTERS.stands_in(using)
-        for of_namespace in [Counter.objects.series(namespace=name)]
+        for of_namespace in [of(namespace=name)]
     ]
     for model in apps.get_models():
         for field in counter_fields(model) if router.allow_migrate_model(using, model) else ():
             if field.model is model and field.measure and field.measure.by(RANK):
-                label, of_all = f"{model._meta.label}.{field.name}", series_of_all(field, model)
-                some = partial(_of_some, of_all, model._base_manager.using(using))
-                rankings.append(_Ranks(label, field.measure, of_all, some))
+                label, counter = f"{model._meta.label}.{field.name}", getattr(model, field.name)
+                some = partial(_of_some, counter, model._base_manager.using(using))
+                rankings.append(_Ranks(label, field.measure, of(counter), some))
     return rankings
 
 
@@ -109,8 +109,8 @@ def _top_of(ranks: _Ranks, using: str) -> LargestRows:
     return LargestRows(ranks.subject, period, rows, "")
 
 
-def _of_some(series: RecordSeries, rows: Rows, keys: Sequence[Any]) -> Series:
-    return series.of(rows.filter(pk__in=keys))
+def _of_some(counter: Any, rows: Rows, keys: Sequence[Any]) -> Series:
+    return of(counter, rows.filter(pk__in=keys))
 
 
 def _rows(ranks: _Ranks, using: str) -> list[tuple[Ranked, Distinct | None]]:

@@ -11,15 +11,21 @@ from django.db import models
 
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
+from django_counters.contrib.series.amounts import chosen, known_of, measured
+from django_counters.contrib.series.reading import Series
+from django_counters.contrib.series.selection import (
+    NESTED,
+    Plan,
+    SeriesSelection,
+    Span,
+    StoredSpan,
+    within_dates,
+)
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.models import CounterRank
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
 from django_counters.measure import SUM
 from django_counters.options import is_integer
-from django_counters.read.asked import SeriesSelection
-from django_counters.read.cells import chosen, known_of, measured
-from django_counters.read.series import Series
-from django_counters.read.spans import NESTED, Plan, Span, StoredSpan, within_dates
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell
@@ -87,8 +93,8 @@ _Compare = Callable[[Sequence[_Row]], Sequence[_Row]]
 def largest(series: Series, n: int = 10, *, against: int | None = None) -> list[Ranked]:
     """Return the counters with the largest counts of one period, the largest first.
 
-        top.largest(Post.views.series.per("week"), 10)
-        top.largest(Counter.objects.series(namespace="views").per("day"), 10, against=1)
+        top.largest(series.of(Post.views).per("week"), 10)
+        top.largest(series.of(namespace="views").per("day"), 10, against=1)
 
     The period is the present one, or the one that `last` (with 1) or `between` names. Counters
     whose counts come to zero aren't among them. If several have the same number at the end of the
@@ -139,7 +145,7 @@ def largest(series: Series, n: int = 10, *, against: int | None = None) -> list[
 def place(series: Series) -> Placed:
     """Return the place of one counter in a period, among all of its namespace or field.
 
-        top.place(post.views.series.per("week"))  # Placed(place=3, value=120)
+        top.place(series.of(post.views).per("week"))  # Placed(place=3, value=120)
 
     The period is the present one, or the one that `last` (with 1) or `between` names. It reads as
     many rows of an index as there are before this counter, up to 10,000.

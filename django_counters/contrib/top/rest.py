@@ -10,11 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_counters.calendar import PERIODS
+from django_counters.contrib.series import of
+from django_counters.contrib.series.rest import PARTIAL, told_of
 from django_counters.contrib.top.reading import MOST_BEFORE, largest
-from django_counters.models import Counter
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import (
-    PARTIAL,
     Body,
     Described,
     Digits,
@@ -25,7 +25,6 @@ from django_counters.rest.bodies import (
     queried,
 )
 from django_counters.rest.permissions import MayReadHistory
-from django_counters.rest.series import told_of
 from django_counters.rest.views import HEADERS
 from django_counters.types import KEY_LENGTH
 
@@ -73,7 +72,7 @@ class TopView(CounterView):
         given = queried(TopQuery, dict(request.query_params.lists()))
         name, per = given["namespace"], given["per"]
         self.admit_namespace(name)
-        series = Counter.objects.series(namespace=name).per(per)
+        series = of(namespace=name).per(per)
         series = series.partial() if given["partial"] == "true" else series
         as_of = series.as_of
         with told_of("per"):

@@ -20,8 +20,8 @@ DATABASES = {alias: _database(alias) for alias in ("default", "stats")}
 OUTSIDE = [app for app in APPS if not app.startswith(("example_project.", "tests."))]
 MINE = [f"tests.docs.site.{name}" for name in ("blog", "shop", "stats")]
 INSTALLED_APPS = [*OUTSIDE, *MINE]
-# The page about history has a view and its template.
-(CHART,) = (block.text for block in blocks(DOCS / "how-to" / "history.md", "html"))
+# The page about series has a view and its template.
+(CHART,) = (block.text for block in blocks(DOCS / "series.md", "html"))
 LOADERS = [
     ("django.template.loaders.locmem.Loader", {"shop/orders.html": CHART}),
     "django.template.loaders.app_directories.Loader",
