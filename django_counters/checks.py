@@ -396,7 +396,7 @@ def _wanted(setting: Any, alias: str) -> Iterator[tuple[str, str]]:
         asked = {
             "ledger": policy.recipe.can.entries,
             "detour": policy.recipe.can.outside and policy.options["on_redis_down"] == "ledger",
-            "history": policy.history,
+            "history": policy.options.get("history"),
         }
         yield from ((f"COUNTERS[{name!r}]", what) for what, given in asked.items() if given)
     for place in once_places(alias):

@@ -50,10 +50,6 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
 _OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, OCCURRENCES)
 DEFAULT = "default"
 EXACT = exact.EXACT.recipe()
-# How often totals are recorded.
-HISTORIES: Mapping[str, str] = MappingProxyType({"1h": "hour", "1d": "day"})
-HISTORY_DAYS = 90
-MOST_HISTORY_DAYS = 36_500
 
 
 # The options of all namespaces and fields, regardless of their strategy; fields in small letters.
@@ -83,22 +79,6 @@ COMMON = (
 )
 _OF_NAMESPACES = (
     Option(
-        "HISTORY",
-        None,
-        f"None or one of {', '.join(map(repr, HISTORIES))}",
-        "How often totals are recorded, for a chart. None: never. Not with `'ledger'`.",
-        lambda value: value is None or value in tuple(HISTORIES),
-        code="E025",
-    ),
-    Option(
-        "HISTORY_DAYS",
-        HISTORY_DAYS,
-        f"an integer from 1 to {MOST_HISTORY_DAYS}",
-        "For how many days what was recorded is kept.",
-        lambda value: is_integer(value, 1, MOST_HISTORY_DAYS),
-        code="E025",
-    ),
-    Option(
         "API",
         None,
         "dictionary of [who may what](#api), or None",
@@ -119,9 +99,8 @@ class Policy:
 
     ``options``: those of its strategy and of projections, by their names in small letters.
     ``approve_above``: by how much one person alone may adjust a counter; None: by any amount.
-    ``history``: the period of its recorded totals; empty where none are recorded.
-    ``history_days``: for how long those are kept. ``access``: who may reach the counters over
-    HTTP. ``measure``: the measure beside the total; None where none is declared. ``intake``: what
+    ``access``: who may reach the counters over HTTP. ``measure``: the measure beside the total;
+    None where none is declared. ``intake``: what
     takes changes before they are counted; None if nothing does. ``spread``: what makes their reader
     if other databases count them, too; None if this one counts alone.
     """
@@ -130,8 +109,6 @@ class Policy:
     bounds: Bounds = UNBOUNDED
     options: Mapping[str, Any] = field(default_factory=dict)
     approve_above: int | None = None
-    history: str = ""
-    history_days: int = HISTORY_DAYS
     access: Access = CLOSED
     measure: Measure | None = None
     intake: Intake | None = None
@@ -285,8 +262,6 @@ def _policy(name: str, declared: Mapping[str, Any]) -> Policy:
         _bounds(declared),
         options,
         approve_above=declared.get("APPROVE_ABOVE"),
-        history=HISTORIES.get(declared.get("HISTORY") or "", ""),
-        history_days=declared.get("HISTORY_DAYS", HISTORY_DAYS),
         access=access_of(declared.get("API")),
         measure=measure_of(name, options),
         intake=next(intakes, None),
@@ -465,17 +440,12 @@ def _strategy_problems(
     for option in strategy.namespaces or ():
         for message in option.problems(_value(declared, option)):
             yield SettingProblem("E019" if option.name.isupper() else "E008", f"{where}: {message}")
-    name = strategy.name
     bounds = _bounds(declared)
     for message in unheld(strategy, bounds, strategies):
         yield SettingProblem("E009", f"{where}: {message}")
     given = _given(declared)
     for code, message in conflicts(strategy, bounds, {**declared.get("OPTIONS", {}), **given}):
         yield SettingProblem(code, f"{where}: {message}")
-    if strategy.can.entries and declared.get("HISTORY") is not None:
-        yield SettingProblem(
-            "E025", f"{where}: HISTORY is not for {name}: entries are a history already."
-        )
 
 
 def _foreign_options(

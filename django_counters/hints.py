@@ -60,8 +60,6 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "adjustment: an integer from 0 on, or None.",
         "E024": "Set approve_above to the largest change that one person alone may make by an "
         "adjustment: an integer from 0 on, or None.",
-        "E025": 'HISTORY is "1h", "1d" or None, HISTORY_DAYS a number of days. Remove them from a '
-        "ledger, which is a history already.",
         "E026": "Write it as the message says, or leave it out: what API does not name is closed.",
         "E027": 'PER and OCCURRENCES are lists of periods such as ["hour", "day"], TAGS a number '
         "of values for each tag, KEEP a number of days for each period.",

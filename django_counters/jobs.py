@@ -30,7 +30,6 @@ JOBS = (
     Job("flush", 10, f"{_WORK}flush", _("flush increments from Redis into the totals")),
     Job("rollup", 60, f"{_WORK}rollup", _("fold shards, slots and entries into the totals")),
     Job("partitions", 3600, f"{_WORK}partitions", _("make, seal and drop partitions")),
-    Job("history", 300, f"{_WORK}history", _("record the totals of namespaces with HISTORY")),
     Job("prune", 3600, f"{_WORK}prune", _("delete expired rows")),
     Job("verify", _DAY, f"{_WORK}verify", _("compare values with what they are made of")),
     Job(

@@ -13,6 +13,8 @@ from django.test import override_settings
 from django_counters import conf
 from django_counters.cached import strategy as cached
 from django_counters.checks import check_caches, check_setting
+from django_counters.contrib.series.options import HINTS as OF_SERIES
+from django_counters.contrib.series.options import recorded_period
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
 from django_counters.models import Counter
@@ -95,7 +97,7 @@ def test_a_wrong_setting_is_a_check_error_and_counts_nothing(
     assert error.id == f"counters.{code}"
     assert message in error.msg
     assert message in str(caught.value)
-    assert error.hint == HINTS[code]
+    assert error.hint == {**HINTS, **OF_SERIES}[code]
 
 
 # Some versions of Django ask the databases for their features.
@@ -178,7 +180,10 @@ def test_what_a_namespace_can_say_of_its_history() -> None:
     }
     with override_settings(COUNTERS=counters):
         policies = registry.policies()
-    found = {name: (policy.history, policy.history_days) for name, policy in policies.items()}
+    found = {
+        name: (recorded_period(policy.options), policy.options.get("history_days", 90))
+        for name, policy in policies.items()
+    }
     assert found == {
         "default": ("", 90),
         "views": ("hour", 90),

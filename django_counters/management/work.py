@@ -15,7 +15,6 @@ from typing import Any
 from django_counters.features import Done
 from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.prune import prune_all
-from django_counters.upkeep.recording import record_history
 from django_counters.upkeep.rollup import rollup as fold
 from django_counters.upkeep.verify import verify as compare
 
@@ -77,19 +76,6 @@ def partitions(using: str) -> Done:
     problems = [f"{len(report.failed)} steps failed: {failed}"] if failed else []
     text = ", ".join(filter(None, parts))
     return Done(text, {"database": using, **asdict(report)}, problems)
-
-
-def _counting(work: Callable[[str], int], name: str, text: str) -> Callable[[str], Done]:
-    """A job that tells one number."""
-
-    def job(using: str) -> Done:
-        number = work(using)
-        return Done(text.format(number), {"database": using, name: number})
-
-    return job
-
-
-history = _counting(record_history, "recorded", "{} totals recorded")
 
 
 def prune(using: str) -> Done:

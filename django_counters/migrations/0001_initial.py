@@ -269,32 +269,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="CounterSample",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "key",
-                        "moment",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "key",
-                    django_counters.tables.counter.KeyField(max_length=200, verbose_name="key"),
-                ),
-                ("moment", models.DateTimeField(db_index=True, verbose_name="moment")),
-                ("value", models.BigIntegerField(verbose_name="value")),
-            ],
-            options={
-                "verbose_name": "counter sample",
-                "verbose_name_plural": "counter samples",
-            },
-        ),
-        migrations.CreateModel(
             name="CounterIncident",
             fields=[
                 (

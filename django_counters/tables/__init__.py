@@ -18,7 +18,6 @@ from django_counters.tables.measure import CounterMeasure, CounterTag
 from django_counters.tables.occurrence import CounterOccurrence
 from django_counters.tables.partition import CounterArchive, CounterPartition
 from django_counters.tables.position import CounterPosition
-from django_counters.tables.sample import CounterSample
 from django_counters.tables.token import CounterToken
 from django_counters.tables.total import TotalField
 from django_counters.tables.unique import CounterMember, CounterUnique
@@ -35,7 +34,6 @@ __all__ = [
     "CounterOccurrence",
     "CounterPartition",
     "CounterPosition",
-    "CounterSample",
     "CounterSource",
     "CounterTag",
     "CounterToken",

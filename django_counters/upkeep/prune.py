@@ -13,7 +13,6 @@ from django_counters.stores.sql.batches import REMEMBERED, SqlBatches
 from django_counters.tables import CounterBatch, CounterIncident, CounterPosition, CounterToken
 from django_counters.upkeep.hooks import attempted
 from django_counters.upkeep.measures import prune_cells
-from django_counters.upkeep.recording import forget_history
 from django_counters.write.pages import SOURCE
 
 INCIDENTS_KEPT = timedelta(days=366)
@@ -27,7 +26,6 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> tuple[dict[str, int], dict[str, 
         tokens=prune(using),
         generations=prune_landed(using),
         histories=prune_histories(using),
-        samples=forget_history(using),
         cells=prune_cells(using),
         incidents=prune_incidents(using),
     )

@@ -49,7 +49,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterOccurrence": Fate.DELETED,
         "CounterMember": Fate.DELETED,
         "CounterUnique": Fate.DELETED,
-        "CounterSample": Fate.DELETED,
         # They are about people, or about what another table says.
         "CounterAdjustment": Fate.KEPT,
         "AdjustmentRequest": Fate.KEPT,

@@ -16,7 +16,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from django_counters.models import Counter, CounterSample
+from django_counters.contrib.series.models import CounterSample
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.types import INT8
 from tests.admin.conftest import DEAD, EVIL, Login

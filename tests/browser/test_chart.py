@@ -12,7 +12,8 @@ from django.contrib.auth.models import User
 from django.urls import reverse
 
 from django_counters import clock
-from django_counters.models import Counter, CounterSample
+from django_counters.contrib.series.models import CounterSample
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 
 from django_counters import HistoryNotKept, UnsupportedHistory, UnsupportedSeries, clock
 from django_counters.contrib import series
+from django_counters.contrib.series.recording import record_history
 from django_counters.models import Counter, CounterDelta
 from django_counters.testing import override_counters
-from django_counters.upkeep.recording import record_history
 from tests.settling import roll_up
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("cached")]

@@ -10,9 +10,10 @@ import pytest
 from django_counters import clock
 from django_counters.contrib import series
 from django_counters.contrib.series import Bucket
+from django_counters.contrib.series.models import CounterSample
+from django_counters.contrib.series.recording import record_history
 from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
-from django_counters.models import Counter, CounterSample
-from django_counters.upkeep.recording import record_history
+from django_counters.models import Counter
 from tests.series.counting import (
     BERLIN,
     DAY,

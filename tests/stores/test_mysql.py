@@ -14,6 +14,7 @@ from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.contrib.series.recording import record_history
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.stores.base import Move
@@ -25,7 +26,6 @@ from django_counters.tokens import mint
 from django_counters.types import INT8
 from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.partitions import maintain
-from django_counters.upkeep.recording import record_history
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.testapp.models import Device, Gadget

@@ -19,10 +19,10 @@ from django.db import models
 from django_counters import clock
 from django_counters.cached.sources import slots_of
 from django_counters.contrib import holds, series
+from django_counters.contrib.series.recording import record_history
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import token_of
-from django_counters.upkeep.recording import record_history
 from django_counters.write.belongings import BELONGINGS, Fate
 from tests.adjustments.adjustables import NAMED, upkeep
 from tests.testapp.models import Story, Talk, Tune

@@ -88,8 +88,8 @@ class TestLedger:
         CounterToken.objects.update(created_at=clock.now() - timedelta(days=3))
         Counter.objects.increment("a", token="new")
         others = (
-            "0 generations, 0 histories, 0 samples, 0 cells, 0 incidents, "
-            "0 holds, 0 buckets and 0 moods forgotten"
+            "0 generations, 0 histories, 0 cells, 0 incidents, "
+            "0 holds, 0 buckets, 0 samples and 0 moods forgotten"
         )
         assert output("upkeep", "prune") == f"1 tokens, {others}"
         kinds = ("generations", "histories", "samples", "cells", "holds", "incidents", "buckets")
@@ -102,7 +102,7 @@ class TestLedger:
             incident = CounterIncident.objects.create(kind="lost", subject=f"{days} days ago")
             found = clock.now() - timedelta(days=days)
             CounterIncident.objects.filter(pk=incident.pk).update(found_at=found)
-        forgotten = "1 incidents, 0 holds, 0 buckets and 0 moods forgotten"
+        forgotten = "1 incidents, 0 holds, 0 buckets, 0 samples and 0 moods forgotten"
         assert output("upkeep", "prune").endswith(forgotten)
         assert [one.subject for one in CounterIncident.objects.all()] == ["365 days ago"]
 
@@ -130,7 +130,7 @@ class TestUpkeep:
         assert len(lines) == len(jobs())
         assert lines[1].startswith("1 counters changed by 1 generations")
         assert lines[2].startswith("1 rows folded")
-        assert lines[5].startswith("1 tokens, ")
+        assert lines[4].startswith("1 tokens, ")
         own = Counter.objects.filter(key__startswith="counters.")
         kept = dict(Counter.objects.difference(own).values_list("key", "value"))
         assert kept == {"a": 1, "b": 5, "hits:a": 3}
@@ -189,7 +189,7 @@ class TestIntervals:
     def test_a_job_that_failed_is_done_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """And the problems of others are told."""
         with monkeypatch.context() as broken:
-            broken.setattr("django_counters.management.work.history", _broken)
+            broken.setattr("django_counters.contrib.series.recording.history", _broken)
             broken.setattr("django_counters.management.work.rollup", _stuck)
             said = StringIO()
             with pytest.raises(ExceptionGroup):

@@ -64,7 +64,7 @@ def test_an_error_fails_the_task_after_all_other_jobs(monkeypatch: pytest.Monkey
     def fail(using: str) -> int:
         raise RuntimeError(f"no history of {using}")
 
-    monkeypatch.setattr("django_counters.management.work.history", fail)
+    monkeypatch.setattr("django_counters.contrib.series.recording.history", fail)
     CounterShard.objects.increment("a")
     with pytest.raises(ExceptionGroup) as failed:
         tasks.upkeep.apply().get()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from django_counters.features import exported
 
 if TYPE_CHECKING:
+    from django_counters.contrib.series.models import CounterSample as CounterSample
     from django_counters.contrib.series.occurrences import Occurred as Occurred
     from django_counters.contrib.series.occurrences import OccurrencePoint as OccurrencePoint
     from django_counters.contrib.series.reading import QuotaUsage as QuotaUsage
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from django_counters.contrib.series.reading import history as history
     from django_counters.contrib.series.reading import of as of
     from django_counters.contrib.series.reading import quotas as quotas
+    from django_counters.contrib.series.recording import prune_history as prune_history
+    from django_counters.contrib.series.recording import record_history as record_history
     from django_counters.contrib.series.selection import Bucket as Bucket
     from django_counters.contrib.series.selection import Point as Point
     from django_counters.contrib.series.selection import Split as Split
@@ -25,6 +28,8 @@ _HOMES = {
     **dict.fromkeys(("Occurred", "OccurrencePoint"), "occurrences"),
     **dict.fromkeys(("Bucket", "Point", "Split"), "selection"),
     **dict.fromkeys(("QuotaUsage", "Series", "Splits"), "reading"),
+    "CounterSample": "models",
+    **dict.fromkeys(("record_history", "prune_history"), "recording"),
     **dict.fromkeys(("of", "history", "ahistory", "quotas", "aquotas"), "reading"),
 }
 

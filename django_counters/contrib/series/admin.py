@@ -29,7 +29,6 @@ from django_counters.admin.fields import LineColumn
 from django_counters.admin.readonly import address
 from django_counters.calendar import PERIODS
 from django_counters.contrib.series.amounts import totals_at
-from django_counters.contrib.series.apps import SPARKLINE_HINT
 from django_counters.contrib.series.chart import (
     ALL,
     OTHERS,
@@ -40,6 +39,7 @@ from django_counters.contrib.series.chart import (
     periods_of,
     tags_of,
 )
+from django_counters.contrib.series.options import HINTS, recorded_period
 from django_counters.contrib.series.people import people_of
 from django_counters.contrib.series.reading import of
 from django_counters.exceptions import CounterError, HistoryNotKept
@@ -111,7 +111,7 @@ class SeriesPanel(Panel):
         splits = [("", _("all together")), *((tag, tag) for tag in tags_of(key))]
         return {
             "key": key,
-            "is_declared": bool(policy.history or policy.measure),
+            "is_declared": bool(recorded_period(policy.options) or policy.measure),
             "series": series,
             "bars": bars_of(series) if series.starts else None,
             "period": word_of(series.by),
@@ -371,7 +371,7 @@ def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _
     counted = [key for key in readings if _is_counted(key)]
     others = {key: registry.policy(key) for key in readings if not _is_counted(key)}
     entered = [key for key, policy in others.items() if policy.recipe.can.entries]
-    recorded = [key for key, policy in others.items() if policy.history == "hour"]
+    recorded = [key for key, policy in others.items() if recorded_period(policy.options) == "hour"]
     changes = _changes(entered, since, using) if entered else None
     hours = [since + number * _HOUR for number in range(HOURS)]
     samples = totals_at(recorded, hours, using, {}) if recorded else {}
@@ -467,7 +467,7 @@ class Sparkline(LineColumn):
             problem = f"{column} needs a field that is counted by day."
         else:
             return []
-        return [Error(problem, hint=SPARKLINE_HINT, obj=page, id="counters.E045")]
+        return [Error(problem, hint=HINTS["E045"], obj=page, id="counters.E045")]
 
     def load(self, field: CounterField, records: Sequence[Any]) -> None:
         """Read the lines of a page's records."""

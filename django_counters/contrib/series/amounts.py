@@ -19,6 +19,8 @@ from django.utils.functional import Promise
 
 from django_counters import clock
 from django_counters.calendar import PERIODS
+from django_counters.contrib.series.models import CounterSample
+from django_counters.contrib.series.options import recorded_period
 from django_counters.contrib.series.selection import (
     Combination,
     Plan,
@@ -46,7 +48,7 @@ from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
-from django_counters.tables import CounterCell, CounterSample
+from django_counters.tables import CounterCell
 
 # Why a source has no cells.
 _WITHOUT = {
@@ -380,7 +382,7 @@ def _starts_of_totals(
         if key not in first:
             reason = "nothing is recorded of it yet: run counters upkeep history every few minutes"
             raise UnsupportedSeries(key=key, reason=reason)
-    by = registry.policy(keys[0]).history
+    by = recorded_period(registry.policy(keys[0]).options)
     measure = Measure(selection.source.label, (by,))
     known = StoredSpan(measure, timezone.get_default_timezone(), {by: max(first.values())})
     return plan(known, selection.span, summed=summed).starts

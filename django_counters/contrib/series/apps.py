@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.features import Feature
+from django_counters.contrib.series.options import HINTS, OPTIONS, history_problems
+from django_counters.features import Feature, Job
 
 _FOLDER = __name__.rpartition(".")[0]
-SPARKLINE_HINT = 'Declare per=["day"] on the field, or remove the Sparkline from list_display.'
 
 
 class SeriesFeature(Feature):
-    """The routes, the admin section and the column of series."""
+    """The options, job, routes and admin pages of series."""
 
+    namespace_options = OPTIONS
+    tables = ("django_counters_countersample",)
     rest = f"{_FOLDER}.rest"
     panel = f"{_FOLDER}.admin.SeriesPanel"
     columns = (f"{_FOLDER}.admin.recent",)
 
     def hints(self) -> Mapping[str, str]:
-        return {"E045": SPARKLINE_HINT}
+        return HINTS
+
+    def namespace_problems(
+        self,
+        name: str,  # noqa: ARG002
+        declared: Mapping[Any, Any],
+    ) -> Iterator[tuple[str, str]]:
+        for message in history_problems(declared):
+            yield "E025", message
+
+    def jobs(self) -> Sequence[Job]:
+        text = _("record the totals of namespaces with HISTORY")
+        return [Job("history", 300, f"{_FOLDER}.recording.history", text)]
+
+    def prune(self, using: str) -> Mapping[str, int]:
+        from django_counters.contrib.series.recording import prune_history
+
+        return {"samples": prune_history(using)}
+
+    def forget(self, owner: str, keys: Sequence[str], using: str) -> None:
+        """Delete the recorded totals of named counters. Records have none."""
+        from django_counters.contrib.series.models import CounterSample
+
+        if not owner:
+            CounterSample._base_manager.using(using).filter(key__in=keys).delete()
 
 
 class SeriesConfig(AppConfig):
@@ -30,4 +57,5 @@ class SeriesConfig(AppConfig):
     name = "django_counters.contrib.series"
     label = "django_counters_series"
     verbose_name = _("Series")
+    default_auto_field = "django.db.models.BigAutoField"
     counters_feature = SeriesFeature()

@@ -11,6 +11,7 @@ from typing import Any
 from django_counters import clock
 from django_counters.calendar import PERIODS
 from django_counters.contrib.series.amounts import last_total
+from django_counters.contrib.series.options import recorded_period
 from django_counters.contrib.series.reading import Series, of
 from django_counters.contrib.series.selection import Split
 from django_counters.contrib.series.sources import COUNTED, RECORDED, of_keys
@@ -89,7 +90,7 @@ def periods_of(key: str) -> tuple[str, ...]:
     counted = policy.measure.per if policy.measure else ()
     if not counted and policy.recipe.can.entries:
         return tuple(SHOWN)
-    stored = counted or (policy.history,)
+    stored = counted or (recorded_period(policy.options),)
     return readable_periods(stored)
 
 

@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 
 from django_counters import clock
 from django_counters.conf import Policy
+from django_counters.contrib.series.options import recorded_period
 from django_counters.effects import stored_periods
 from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
@@ -90,7 +91,7 @@ def kind_of(key: str) -> str:
         return COUNTED
     if policy.recipe.can.entries:
         return LEDGER
-    return RECORDED if policy.history else NONE
+    return RECORDED if recorded_period(policy.options) else NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def of_keys(keys: object) -> NamedSource:
         raise InvalidKey(key=keys, reason="a series needs at least one")
     policies = [registry.policy(key) for key in names]
     ways = {(kind_of(key), policy.measure) for key, policy in zip(names, policies, strict=True)}
-    if len(ways | {policy.history for policy in policies}) > 2:
+    if len(ways | {recorded_period(policy.options) for policy in policies}) > 2:
         reason = "these keys are of several namespaces, and one series is of one"
         raise UnsupportedSeries(key=NamedSource(names).label, reason=reason)
     return NamedSource(names)

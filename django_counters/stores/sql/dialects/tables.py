@@ -17,7 +17,6 @@ HORIZON = "django_counters_counterhorizon"
 TOKENS = "django_counters_countertoken"
 PARTITIONS = "django_counters_counterpartition"
 ARCHIVE = "django_counters_counterarchive"
-SAMPLES = "django_counters_countersample"
 UNIQUES = "django_counters_counterunique"
 ACTORS = "django_counters_counteractor"
 # On MySQL and MariaDB: a table of one row, which whoever adjusts holds.

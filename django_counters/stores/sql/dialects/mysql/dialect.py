@@ -258,7 +258,6 @@ class MySQL(Dialect):
         self.landing = MysqlLanding(self)
         self.ledger = NoLedger()
         self.positions = MysqlPositions(self)
-        self.samples = absent("history")
 
     def unfit(self, connection: Any) -> Iterable[str]:
         """What keeps counters from being right there."""

@@ -14,10 +14,12 @@ from django.test import override_settings
 
 from django_counters import clock
 from django_counters.contrib import series
-from django_counters.models import Counter, CounterSample
+from django_counters.contrib.series.models import CounterSample
+from django_counters.contrib.series.options import recorded_period
+from django_counters.contrib.series.recording import prune_history, record_history
+from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.testing import override_counters
-from django_counters.upkeep.recording import forget_history, record_history
 from django_counters.upkeep.rollup import rollup
 
 pytestmark = pytest.mark.django_db
@@ -121,7 +123,7 @@ class TestWhich:
         Counter.objects.increment("hits:a")
         with override_settings(DATABASE_ROUTERS=[Elsewhere()]):
             assert record_history() == 0
-            assert forget_history() == 0
+            assert prune_history() == 0
         assert record_history() == 1
 
 
@@ -135,10 +137,10 @@ class TestForgetting:
             self.sample("hits:a", days)
         self.sample("hits:idle", 400)
         with override_counters(hits={"HISTORY": "1d"}):
-            assert forget_history() == 1
+            assert prune_history() == 1
             # The last of each tells what it had 90 days ago, and has if nothing came since.
             assert sorted(key for key, *_ in samples()) == ["hits:a"] * 3 + ["hits:idle"]
-            assert forget_history() == 0
+            assert prune_history() == 0
             assert series.of("hits:idle").per("day").last(30).total() == 0
 
     def test_each_namespace_says_for_how_long(self) -> None:
@@ -148,7 +150,7 @@ class TestForgetting:
             self.sample(key, 100)
         hits, sales = {"HISTORY": "1h", "HISTORY_DAYS": 4}, {"HISTORY": "1d", "HISTORY_DAYS": 400}
         with override_counters(hits=hits, sales=sales):
-            assert forget_history() == 4
+            assert prune_history() == 4
         left = ["gone:a", "hits:a", "plain:a", "sales:a", "sales:a", "x"]
         assert [key for key, *_ in samples()] == left
 
@@ -205,5 +207,5 @@ def test_every_counter_is_recorded_by_the_policy_of_its_namespace(time: Clock) -
     beginnings = {"hour": NOON, "day": NOON - 12 * HOUR}
     with override_counters(default={"HISTORY": "1d"}, likes={}):
         assert record_history() == len(keys)
-        expected = {key: beginnings[registry.policy(key).history] for key in keys}
+        expected = {key: beginnings[recorded_period(registry.policy(key).options)] for key in keys}
     assert {key: moment for key, moment, _ in samples()} == expected
