@@ -61,10 +61,10 @@ def _fill(number: int) -> int:
 
     from benchmarks import database
     from benchmarks.inspection import let_others_end
+    from django_counters.ledger.partitions import SqlPartitions
+    from django_counters.ledger.upkeep import maintain
     from django_counters.models import CounterDelta
-    from django_counters.stores.sql.partitions import SqlPartitions
     from django_counters.tokens import mint, moment_of
-    from django_counters.upkeep.partitions import maintain
     from django_counters.upkeep.rollup import rollup
 
     store, day = SqlPartitions("default"), timedelta(days=1)
@@ -86,9 +86,9 @@ def _fill(number: int) -> int:
 
 def _calls() -> dict[str, Callable[[], object]]:
     from django_counters import clock
+    from django_counters.ledger.horizon import SqlHorizon
     from django_counters.metrics.doctor import examine
     from django_counters.models import Counter, CounterDelta
-    from django_counters.stores.sql.horizon import SqlHorizon
     from django_counters.tokens import mint
     from django_counters.upkeep.verify import verify
 

@@ -144,13 +144,13 @@ def prepare_database(using: str, **_: object) -> None:
     """Receives ``post_migrate``: makes what belongs to the tables and Django does not know of."""
     from django_counters.adjustments.guard import make as make_guard
     from django_counters.exceptions import LedgerFenced
+    from django_counters.ledger.horizon import SqlHorizon
+    from django_counters.ledger.partitions import remake_plain_table
+    from django_counters.ledger.upkeep import make_ahead
     from django_counters.models import Counter, CounterDelta, CounterMeasure
     from django_counters.registry import registry
     from django_counters.stores.sql.dialects import DIALECTS
-    from django_counters.stores.sql.horizon import SqlHorizon
-    from django_counters.stores.sql.making import remake_plain_table
     from django_counters.upkeep.measures import make_measures
-    from django_counters.upkeep.partitions import make_ahead
     from django_counters.upkeep.rollup import fold_renamed
 
     vendor = connections[using].vendor

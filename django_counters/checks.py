@@ -22,6 +22,7 @@ from django_counters.fields import CounterField
 from django_counters.hints import HINTS, hint_of
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
+from django_counters.registry import ledgers
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tables import CounterSource
 from django_counters.tables.standing import databases
@@ -29,7 +30,6 @@ from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
 from django_counters.upkeep.actors import once_places
 from django_counters.upkeep.measures import declared_measures
-from django_counters.upkeep.partitions import FEWEST_AHEAD, ledgers, partitions_ahead, too_few
 from django_counters.upkeep.places import caches
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def check_databases(
     databases: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[CheckMessage]:
-    """E006, E007, E044, E063, E067, W011, W019, W020: whether databases can keep their counters."""
+    """E006, E007, E044, E063, E066, E067, W011, W019, W020: whether databases keep counters."""
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
     return [
         *(
@@ -282,6 +282,11 @@ def check_databases(
             for message in _left_behind(alias)
         ),
         *(
+            Error(message, hint=HINTS["E066"], obj=alias, id="counters.E066")
+            for alias in used
+            for message in _unfolded_entries(alias)
+        ),
+        *(
             Error(message, hint=HINTS["E067"], obj=alias, id="counters.E067")
             for alias in used
             for message in _forgotten_in_redis(alias)
@@ -301,6 +306,26 @@ def _left_behind(alias: str) -> Iterator[str]:
                 f"{name!r} isn't installed, and its tables still have {what} ({rows}). To do "
                 f"without it, {remedy}, then run manage.py migrate {contrib_label(name)} zero."
             )
+
+
+def _unfolded_entries(alias: str) -> Iterator[str]:
+    """Yield that entries of the ledger wait, if no namespace has a ledger and no rollup runs."""
+    connection: Any = connections[alias]
+    if connection.vendor not in DIALECTS or "ledger" in DIALECTS[connection.vendor].lacks:
+        return
+    if any(problems(getattr(settings, "COUNTERS", None))) or ledgers():
+        return
+    if CounterDelta._meta.db_table not in connection.introspection.table_names():
+        return
+    from django_counters.ledger.upkeep import LATE, unfolded
+
+    # Values have these entries, and a rollup adds them to the totals with any settings. But without
+    # a ledger it is easily forgotten.
+    if entries := unfolded(alias):
+        yield (
+            f"{entries} entries of the ledger wait, no namespace of COUNTERS has a ledger, and no "
+            f"rollup has run for {LATE // timedelta(minutes=1)} minutes."
+        )
 
 
 def _forgotten_in_redis(alias: str) -> Iterator[str]:
@@ -354,6 +379,8 @@ def _partition_problems(alias: str) -> Iterator[str]:
         return
     if not ledgers():
         return
+    from django_counters.ledger.upkeep import FEWEST_AHEAD, partitions_ahead, too_few
+
     if CounterDelta._meta.db_table not in connection.introspection.table_names():
         # Before the first migrate, which makes them.
         return

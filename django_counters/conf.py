@@ -43,7 +43,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         "exact": "django_counters.strategies.exact.EXACT",
         "sharded": "django_counters.strategies.sharded.DECLARED",
         "slotted": "django_counters.strategies.slotted.DECLARED",
-        "ledger": "django_counters.strategies.ledger.DECLARED",
+        "ledger": "django_counters.ledger.strategy.DECLARED",
         "cached": "django_counters.cached.strategy.DECLARED",
     }
 )

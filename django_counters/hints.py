@@ -87,6 +87,8 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "E064": "Treat all labels that begin with django_counters alike in allow_migrate: write "
         'app_label.startswith("django_counters") in place of app_label == "django_counters".',
         "E065": "Rename it in the Feature of your app, or remove one of the apps.",
+        "E066": "Run manage.py counters upkeep rollup for this database. Keep running counters "
+        "upkeep: an increment that began under the former settings may still append an entry.",
         "E067": "Run manage.py counters flush for this database: no value has these increments.",
         "E047": "Name counter fields of the model, without decimal places, in counter_fields.",
         "W010": "Remove the index, or silence this warning where the counter seldom changes.",

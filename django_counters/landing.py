@@ -44,6 +44,8 @@ from django_counters.exceptions import (
     RetryTransaction,
     TokenConflict,
 )
+from django_counters.ledger.deltas import deltas_of
+from django_counters.ledger.upkeep import make_ahead, partitions_ahead, too_few
 from django_counters.measure import Measure
 from django_counters.projections.derived import with_derived
 from django_counters.registry import registry
@@ -61,7 +63,6 @@ from django_counters.tokens import Token, moment_of, token_of
 from django_counters.types import Batch, Cell, Delta, counter_of, merged
 from django_counters.types import Sums as CellSums
 from django_counters.upkeep.measures import declared_measures
-from django_counters.upkeep.partitions import make_ahead, partitions_ahead, too_few
 from django_counters.upkeep.places import columns, present_name
 from django_counters.values import Unknown
 from django_counters.write.once import Call, once
@@ -316,7 +317,7 @@ class ParcelLanding:
 
     def _append_new(self, page: Sequence[tuple[str, Tokened]]) -> bool:
         """Append increments if all of their tokens are new; else nothing is appended."""
-        deltas = registry.deltas(self._using)
+        deltas = registry.kept(deltas_of, self._using)
         try:
             with deltas.all_or_nothing():
                 entries = {UUID(token): (counter, by) for token, (counter, by, _) in page}
@@ -368,7 +369,7 @@ class ParcelLanding:
 
             answer = once(Token(str(token)), Call("", {counter: by}), self._using, add)
             return Outcome.REPLAYED if answer.replayed else Outcome.APPENDED
-        deltas = registry.deltas(self._using)
+        deltas = registry.kept(deltas_of, self._using)
         with deltas.all_or_nothing():
             outcome = deltas.append_once(counter, by, token)
             if outcome is Outcome.CLAIMED:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.conf import settings
 from django.db import models
@@ -14,21 +14,20 @@ from django.utils.module_loading import import_string
 
 from django_counters.conf import DEFAULT, Policy, policies
 from django_counters.features import features
-from django_counters.stores.base import DeltasStore
 from django_counters.stores.sql import identity
 from django_counters.stores.sql.actors import SqlActors
-from django_counters.stores.sql.deltas import PlainDeltas, SqlDeltas
-from django_counters.stores.sql.dialects import Table, dialect_of
+from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.measures import SqlMeasures
-from django_counters.stores.sql.positions import SqlPositions
-from django_counters.stores.sql.session import Session
-from django_counters.stores.sql.tables import NAMED, records
+from django_counters.stores.sql.tables import records
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Declaration, Recipe
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import named_callable, tenant
+
+if TYPE_CHECKING:
+    from django_counters.stores.sql.positions import SqlPositions
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -45,13 +44,11 @@ class _Memory:
     def __init__(self) -> None:
         self.strategies: dict[tuple[Recipe, Table, str], Strategy] = {}
         self.tokens: dict[str, SqlTokens] = {}
-        self.deltas: dict[str, DeltasStore] = {}
         self.corrections: dict[tuple[Table, str], SqlCorrections] = {}
         self.admitted: dict[str, set[str]] = {}
         self.measures: dict[str, SqlMeasures] = {}
         self.actors: dict[str, SqlActors] = {}
         self.kept: dict[tuple[Callable[[str], Any], str], Any] = {}
-        self.positions: dict[str, SqlPositions] = {}
 
 
 class Registry:
@@ -132,10 +129,6 @@ class Registry:
         """Where a database keeps the tokens of counters that have no ledger."""
         return self._of.tokens.get(using) or self._of.tokens.setdefault(using, SqlTokens(using))
 
-    def deltas(self, using: str) -> DeltasStore:
-        """The entries of a database."""
-        return self._of.deltas.get(using) or self._of.deltas.setdefault(using, _deltas(using))
-
     def corrections(self, table: Table, using: str) -> SqlCorrections:
         """Corrects the totals of a table of a database."""
         found = self._of.corrections.get((table, using))
@@ -156,14 +149,15 @@ class Registry:
         return known or self._of.actors.setdefault(using, SqlActors(using))
 
     def kept(self, make: Callable[[str], _V], using: str) -> _V:
-        """Return the one object that a class of an app makes for a database."""
+        """Return the one object that a class or a function makes for a database."""
         known: _V | None = self._of.kept.get((make, using))
         return known or self._of.kept.setdefault((make, using), make(using))
 
     def positions(self, using: str) -> SqlPositions:
         """How far sources are in the totals of a database."""
-        known = self._of.positions.get(using)
-        return known or self._of.positions.setdefault(using, SqlPositions(Session(using)))
+        from django_counters.stores.sql.positions import SqlPositions
+
+        return self.kept(SqlPositions, using)
 
     def admitted(self, using: str) -> set[str]:
         """The keys of a database of which this process knows that they have a row."""
@@ -210,11 +204,14 @@ def in_effect(recipe: Recipe) -> Recipe:
     return recipe
 
 
-def _deltas(using: str) -> DeltasStore:
-    kind = SqlDeltas if dialect_of(using).appends_in_one_statement else PlainDeltas
-    return kind(NAMED, using)
-
-
 registry = Registry()
+
+
+def ledgers() -> list[Policy]:
+    """Return the policies of namespaces with entries: cached ones have tokens or detours."""
+    policies = registry.policies().values()
+    return [p for p in policies if p.recipe.can.entries or p.recipe.can.outside]
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=registry.forget_strategies)

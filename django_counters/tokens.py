@@ -15,6 +15,9 @@ from uuid import UUID
 
 from django_counters.exceptions import InvalidToken, TokenExpired
 
+# The clocks of those who make tokens may be ahead by so much.
+AHEAD = timedelta(hours=1)
+
 TOKEN_LENGTH = 255
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

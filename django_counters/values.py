@@ -218,3 +218,16 @@ class NoNumber:
     __neg__ = __pos__ = __abs__ = __invert__ = __reduce_ex__ = _unknown
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _unknown
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _unknown
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedMany:
+    """What became of many entries.
+
+    Attributes:
+        appended: how many were counted by this call.
+        replayed: how many had a token that was used before, for the same change.
+    """
+
+    appended: int
+    replayed: int

@@ -15,9 +15,10 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
@@ -30,19 +31,23 @@ NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     *(tokenize.ENCODING, tokenize.ENDMARKER),
 }
-# Counts an exact counter on SQLite; prints the files of the package that it loaded, its tables, and
-# the files that an increment and an adjustment walk through, one for each call.
+# A project on SQLite. Called with the path of its database and ``migrate``, it makes the tables.
+# Called with the path alone, as a worker of the site, it counts an exact counter; prints the files
+# of the package that it loaded, its tables, and the files that an increment and an adjustment walk
+# through, one for each call.
 PLAIN = """
 import json, os, sys
 import django
 from django.conf import settings
 settings.configure(
     INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django_counters"],
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}},
 )
 django.setup()
-from django.core.management import call_command
-call_command("migrate", verbosity=0)
+if sys.argv[2:] == ["migrate"]:
+    from django.core.management import call_command
+    call_command("migrate", verbosity=0)
+    sys.exit()
 from django.db import connection
 from django_counters.models import Counter
 assert Counter.objects.increment("a") == 1
@@ -218,10 +223,13 @@ class Plain(NamedTuple):
     adjustment: list[str]
 
 
+@cache
 def plain_project() -> Plain:
     """A project with nothing but the app counts and adjusts one exact counter."""
-    run = [sys.executable, "-c", PLAIN]
-    done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    with TemporaryDirectory() as folder:
+        run = [sys.executable, "-c", PLAIN, f"{folder}/database"]
+        subprocess.run([*run, "migrate"], cwd=ROOT, check=True)
+        done = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
     return Plain(*json.loads(done.stdout))
 
 

@@ -14,6 +14,7 @@ from django_counters import clock
 from django_counters.adjustments.audit import verify_audit
 from django_counters.cached.flush import flush
 from django_counters.exceptions import TokenConflict, ValueChanged
+from django_counters.ledger.horizon import SqlHorizon
 from django_counters.models import (
     Counter,
     CounterAdjustment,
@@ -23,7 +24,6 @@ from django_counters.models import (
     CounterToken,
     SlottedCounter,
 )
-from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.rollup import rollup

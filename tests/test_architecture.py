@@ -25,7 +25,7 @@ SQL = re.compile(r"\b(INSERT INTO|SELECT .+ FROM|UPDATE .+ SET|DELETE FROM|ALTER
 # In the folder of a capability, files are named for the SQL that they hold.
 ROOMS_OF_SQL = re.compile(
     r"stores/sql/dialects/|(contrib/\w+/)?migrations/"
-    r"|(adjustments|contrib/\w+)/(sql|statements|postgresql|mysql|sqlite)(/\w+)?\.py$"
+    r"|(adjustments|ledger|contrib/\w+)/(sql|statements|postgresql|mysql|sqlite)(/\w+)?\.py$"
 )
 
 

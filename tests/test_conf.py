@@ -17,11 +17,11 @@ from django_counters.contrib.series.options import HINTS as OF_SERIES
 from django_counters.contrib.series.options import recorded_period
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.hints import HINTS
+from django_counters.ledger.upkeep import retention
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.types import Bounds
-from django_counters.upkeep.partitions import retention
 
 NAN, INFINITY = float("nan"), float("inf")
 WRONG: list[tuple[Any, str, str]] = [

@@ -29,6 +29,8 @@ from benchmarks.inspection import (
     let_others_end,
     value,
 )
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.sql import Extent
 from django_counters.models import (
     Counter,
     CounterArchive,
@@ -36,8 +38,6 @@ from django_counters.models import (
     CounterHorizon,
     CounterPartition,
 )
-from django_counters.stores.sql.dialects.ledger import Extent
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.upkeep.rollup import rollup
 
 COUNTERS = 1000

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.utils.module_loading import import_string
 
 from django_counters import exceptions as errors
 from django_counters.adjustments.models import (
@@ -524,10 +525,9 @@ def _planned(ref: Ref, order: Order, locked: Locked, audit: SqlAudit) -> Planned
     delta = order.delta(before)
     refuse_stale(ref, order, before, audit)
     refuse(ref, order, before)
-    can = ref.recipe.can
-    if not can.entries:
+    if not ref.recipe.can.entries:
         locked.corrections.check(ref.key, delta, locked.amounts[ref.key].total or 0)
-    return Planned(ref, order, before, delta, can)
+    return Planned(ref, order, before, delta, ref.recipe.can)
 
 
 def _carried_out(
@@ -537,7 +537,7 @@ def _carried_out(
     credited = [plan for plan in plans if plan.delta and not plan.can.entries]
     entries: Mapping[str, UUID] = {}
     if entered:
-        ledger = registry.deltas(alias)
+        ledger = registry.kept(import_string("django_counters.ledger.deltas.deltas_of"), alias)
         entries = ledger.adjust({plan.ref.text: plan.delta for plan in entered})
     if credited:
         corrections.correct({plan.ref.key: plan.delta for plan in credited})

@@ -19,11 +19,10 @@ from django_counters.features import features
 from django_counters.landing import Landed, ParcelLanding, Sums, add_up, sums_of
 from django_counters.registry import registry
 from django_counters.signals import upkeep_done
-from django_counters.stores.base import Parcel, SlotState
+from django_counters.stores.base import Parcel, PartitionBusy, SlotState
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.identity import identity_of
 from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.tables import CounterIncident
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import Error
 from django.utils.asyncio import async_unsafe
+from django.utils.module_loading import import_string
 
 from django_counters import clock
 from django_counters.cached.asking import PAUSES, Asking, CachedParts, Pause, Steps, arun, run
@@ -42,7 +43,7 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies import exact, ledger
+from django_counters.strategies import exact
 from django_counters.strategies.base import AT_ONCE, Claimed, Heard, Outside, Strategy
 from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
 from django_counters.tokens import refuse_beyond
@@ -112,7 +113,10 @@ class Raising:
 
 
 # Where increments go while Redis cannot be reached.
-_DETOURS = {"ledger": ledger.DECLARED.recipe(), "exact": exact.EXACT.recipe()}
+_DETOURS = {
+    "ledger": "django_counters.ledger.strategy.DECLARED",
+    "exact": "django_counters.strategies.exact.EXACT",
+}
 
 # How old a known total may be where a change returns its new value. It concerns only changes of the
 # total in other ways: increments of this strategy are always part of the value.
@@ -523,7 +527,7 @@ def _build(
     returns: str,
 ) -> Strategy:
     detour = _DETOURS.get(on_redis_down)
-    spill = None if detour is None else shared.strategy(detour, table, using)
+    spill = shared.strategy(import_string(detour).recipe(), table, using) if detour else None
     pending = pending_of(cache, timeout, using)
     unsent = partial(record_unsent, using, pending.name)
     admitted = shared.measures(using).with_admitted

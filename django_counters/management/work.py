@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from django_counters.features import Done
-from django_counters.upkeep.partitions import maintain
+from django_counters.ledger.upkeep import maintain
 from django_counters.upkeep.prune import prune_all
 from django_counters.upkeep.rollup import rollup as fold
 from django_counters.upkeep.verify import verify as compare

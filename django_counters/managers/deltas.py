@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from uuid import UUID
 
 from django.db import models
 
 from django_counters import clock
 from django_counters.projections.event import Tags, Who, event_of
-from django_counters.stores.sql.following import LedgerPosition, Passed, SqlFollowing
 from django_counters.tables.delta import DeltaColumns
 from django_counters.tokens import Token, moment_of
 from django_counters.twins import twin
 from django_counters.types import check_delta
-from django_counters.values import Appended, LedgerPage
-from django_counters.write import entries
-from django_counters.write.entries import AppendedMany
+from django_counters.values import Appended, AppendedMany, LedgerPage
+
+if TYPE_CHECKING:
+    from django_counters.ledger.inquiry import Passed
 
 Pair = tuple[str, int]
 Tokened = tuple[str, int, UUID | str | None]
@@ -70,6 +70,8 @@ class DeltaManager(_RowsManager[_Row]):
             ReadOnlyDatabase, OutcomeUnknown: as `CounterManager.increment`. Overflow is judged on
             the total, without what waits.
         """
+        from django_counters.ledger import entries
+
         return entries.append(
             key, check_delta(delta), token, using or self._db, event_of(at, tags, who)
         )
@@ -95,6 +97,8 @@ class DeltaManager(_RowsManager[_Row]):
             UnsupportedToken: a token together with ``copy``.
             TokenConflict, TokenExpired: of one token; nothing was appended.
         """
+        from django_counters.ledger import entries
+
         return entries.append_many(deltas, copy, using or self._db, event_of(at, tags, who))
 
     def since(
@@ -125,16 +129,15 @@ class DeltaManager(_RowsManager[_Row]):
         """
         if most < 1:
             raise ValueError("A page has one entry at least.")
-        following = SqlFollowing(using or self.db)
-        place = LedgerPosition.of(position) if position else following.begin()
-        found = following.page(place, most)
-        if found:
-            last = found[-1]
-            place = LedgerPosition(place.fence, last.xid, last.seq, last.token)
-        return LedgerPage(tuple(self._passed(one, using) for one in found), str(place))
+        from django_counters.ledger.inquiry import page
+
+        found, place = page(position, most, using or self.db)
+        return LedgerPage(tuple(self._passed(one, using) for one in found), place)
 
     def end(self, *, using: str | None = None) -> str:
         """The position after all entries that are complete now: to follow what comes."""
+        from django_counters.ledger.inquiry import SqlFollowing
+
         return str(SqlFollowing(using or self.db).end())
 
     def _passed(self, found: Passed, using: str | None) -> _Row:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from django_counters.conf import problems
 from django_counters.features import Finding, Verdict, installed
+from django_counters.ledger.upkeep import State, too_few
 from django_counters.metrics.facts import (
     LATE,
     RECENT,
@@ -26,10 +27,9 @@ from django_counters.metrics.facts import (
     gather,
     local_findings,
 )
+from django_counters.registry import ledgers
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
-from django_counters.upkeep.ledger import State
-from django_counters.upkeep.partitions import ledgers, too_few
 from django_counters.upkeep.places import Stranger
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.features import Feature, Finding, GaugeValue
+from django_counters.ledger.upkeep import State, state
 from django_counters.read.values import values_of
 from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
@@ -31,7 +32,6 @@ from django_counters.tables import CounterBatch, CounterIncident, CounterMember
 from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of
 from django_counters.upkeep.hooks import attempted, contained
-from django_counters.upkeep.ledger import State, state
 from django_counters.upkeep.places import Stranger, caches, places, strangers
 
 if TYPE_CHECKING:

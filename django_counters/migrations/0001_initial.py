@@ -13,9 +13,10 @@ import django_counters.tables.digest
 import django_counters.tables.horizon
 import django_counters.tables.measure
 import django_counters.tables.total
+from django_counters.ledger.partitions import ledger_table
+from django_counters.ledger.sql import statements
+from django_counters.ledger.upkeep import make_ahead
 from django_counters.stores.sql.dialects import DIALECTS
-from django_counters.stores.sql.making import ledger_table
-from django_counters.upkeep.partitions import make_ahead
 
 # How full PostgreSQL makes the pages of a table: the rest is for new versions of its rows, which
 # then need no new entries of its indexes.
@@ -48,7 +49,7 @@ class CreateLedger(migrations.CreateModel):
         model = from_state.apps.get_model(app_label, self.name)
         if self.allow_migrate_model(connection.alias, model):
             super().database_backwards(app_label, schema_editor, from_state, to_state)
-            for statement in DIALECTS[connection.vendor].ledger.undo:
+            for statement in statements(connection.alias).undo:
                 schema_editor.execute(statement)
 
 

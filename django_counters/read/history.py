@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django_counters import clock
 from django_counters.exceptions import HistoryNotKept, UnsupportedHistory
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
-from django_counters.stores.sql.inquiry import EntryRow, Parts, SqlInquiry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
 from django_counters.tables.delta import DeltaColumns
 from django_counters.tables.standing import COUNTERS
 from django_counters.types import check_key
+
+if TYPE_CHECKING:
+    from django_counters.ledger.inquiry import EntryRow, Parts, SqlInquiry
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Explanation:
 def value_at(key: object, moment: datetime, using: str | None) -> int:
     """The value at a moment: the present one without the entries since."""
     name = check_key(key)
-    inquiry = _inquiry(using)
+    inquiry = inquiry_of(COUNTERS.reading(using))
     then = clock.check_moment(moment)
     value, later = inquiry.value_and_later(name, then)
     # Asked for at last: entries may be dropped meanwhile.
@@ -77,7 +80,7 @@ def explain(key: object, last: int, using: str | None) -> Explanation:
     outside = registry.outside(policy.recipe, NAMED, alias)
     if outside:
         return _explained_with_redis(name, max(last, 0), outside, alias)
-    return _explained(name, *_inquiry(using).parts(name, max(last, 0)), None)
+    return _explained(name, *inquiry_of(COUNTERS.reading(using)).parts(name, max(last, 0)), None)
 
 
 def _explained_with_redis(key: str, last: int, strategy: Outside, alias: str) -> Explanation:
@@ -85,7 +88,7 @@ def _explained_with_redis(key: str, last: int, strategy: Outside, alias: str) ->
     waits = dict(strategy.waits([key])[key])
     while True:
         landed = strategy.landed_among(list(waits))
-        parts, entries = _inquiry(alias).parts(key, last)
+        parts, entries = inquiry_of(alias).parts(key, last)
         if strategy.landed_among(list(waits)) == landed:
             left = sum(by for generation, by in waits.items() if generation not in landed)
             return _explained(key, parts, entries, left)
@@ -126,5 +129,8 @@ def refuse_dropped(key: str, since: datetime, inquiry: SqlInquiry) -> bool:
     return known
 
 
-def _inquiry(using: str | None) -> SqlInquiry:
-    return SqlInquiry(NAMED, COUNTERS.reading(using))
+def inquiry_of(alias: str) -> SqlInquiry:
+    """Return what asks the ledger of a database. The ledger is imported when it is asked."""
+    from django_counters.ledger.inquiry import SqlInquiry
+
+    return SqlInquiry(NAMED, alias)

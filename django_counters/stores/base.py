@@ -15,6 +15,10 @@ from django_counters.sketches import Sketch
 from django_counters.types import Amounts, Cell, Delta, Sums
 
 
+class PartitionBusy(Exception):
+    """A transaction holds what is needed; to be tried again later."""
+
+
 class Outcome(IntEnum):
     """What became of an entry that was to be appended."""
 

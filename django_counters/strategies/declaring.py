@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django_counters.options import Option
-from django_counters.stores.base import DeltasStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.strategies.base import Strategy
 
+_V = TypeVar("_V")
 # How old a total may be where a cached read does not say it, in seconds.
 MAX_AGE = 5.0
 
@@ -52,8 +52,8 @@ class Shared(Protocol):
     def strategy(self, recipe: Recipe, table: Table, using: str) -> Strategy:
         """Another strategy, over the same table."""
 
-    def deltas(self, using: str) -> DeltasStore:
-        """The entries of a database."""
+    def kept(self, make: Callable[[str], _V], using: str) -> _V:
+        """Return the one object that a class or a function makes for a database."""
 
     def measures(self, using: str) -> SqlMeasures:
         """The measures that a database has."""

@@ -44,3 +44,8 @@ class CounterHorizon(models.Model):
 
     def __str__(self) -> str:
         return str(self.horizon)
+
+
+def horizon_of(using: str) -> CounterHorizon:
+    """Return the state of the ledger of a database; its beginning if there is no row yet."""
+    return CounterHorizon._base_manager.using(using).first() or CounterHorizon()

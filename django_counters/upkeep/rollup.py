@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 
 from django.db import DEFAULT_DB_ALIAS, router
 
-from django_counters.exceptions import CounterOverflow, LedgerFenced
+from django_counters.exceptions import CounterOverflow
+from django_counters.ledger.inquiry import SqlInquiry
+from django_counters.ledger.upkeep import fold_entries
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded
-from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.uniques import SqlUniques
-from django_counters.tables import CounterIncident, CounterUnique
+from django_counters.tables import CounterUnique
 from django_counters.tables.standing import COUNTERS
-from django_counters.upkeep.partitions import maintain, partitions_ahead, too_few
 from django_counters.upkeep.places import Foldable, places, renamed
 
 PAGE = 500
@@ -81,7 +79,10 @@ def rollup(
         report.left += place.folding.left().rows
     if COUNTERS.stands_in(using) and "ledger" not in dialect_of(using).lacks:
         if not dry_run:
-            _fold_entries(using, report)
+            folded = fold_entries(using)
+            report.entries += folded.entries
+            report.counters += folded.counters
+            report.stuck.extend(folded.stuck)
         report.waiting = SqlInquiry(NAMED, using).waiting()[0]
     if router.allow_migrate_model(using, CounterUnique):
         uniques = SqlUniques(Session(using))
@@ -96,22 +97,6 @@ def fold_renamed(using: str) -> None:
     """Fold what was counted in slots before fields got other names, so that values have it."""
     for place in renamed(using):
         _fold(place, PAGE, RollupReport())
-
-
-def _fold_entries(using: str, report: RollupReport) -> None:
-    try:
-        folded = SqlHorizon(using).fold()
-    except LedgerFenced as error:
-        record(CounterIncident.Kind.FENCED, using, {"reason": error.reason}, using)
-        raise
-    if folded is not None:
-        report.entries += folded.entries
-        report.counters += folded.counters
-        report.stuck.extend(folded.stuck)
-        for key in folded.stuck:
-            record(CounterIncident.Kind.OVERFLOW, key, {}, using)
-    if too_few(partitions_ahead(using)):
-        maintain(using)
 
 
 def _fold(place: Foldable, page: int, report: RollupReport) -> None:

@@ -14,8 +14,8 @@ from django.urls import reverse
 
 from django_counters.admin.readonly import BoundedPaginator
 from django_counters.cached.flush import flush
+from django_counters.ledger.deltas import deltas_of
 from django_counters.models import Counter, CounterShard
-from django_counters.registry import registry
 from django_counters.testing import override_counters
 from tests.admin import reading
 from tests.admin.conftest import DEAD, EVIL, make
@@ -120,7 +120,7 @@ class TestQueries:
         for name in ("likes", "orders", "plain", "stock"):
             make(*(f"{name}:{number:06}" for number in range(per)), value=3)
         keys = [f"{number:06}" for number in range(per)]
-        registry.deltas("default").copy([(f"orders:{key}", 1) for key in keys * 4])
+        deltas_of("default").copy([(f"orders:{key}", 1) for key in keys * 4])
         CounterShard._base_manager.bulk_create(
             CounterShard(key=f"likes:{key}", shard=shard, value=2)
             for key in keys

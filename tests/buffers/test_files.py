@@ -27,7 +27,7 @@ from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter, CounterIncident, CounterPosition
-from django_counters.stores.sql.partitions import PartitionBusy
+from django_counters.stores.base import PartitionBusy
 from django_counters.testing import override_counters
 from django_counters.types import Cell
 from django_counters.write.pages import STILL, Entries, Entry

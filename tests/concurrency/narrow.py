@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from django_counters.ledger import upkeep as partitions
+from django_counters.ledger.horizon import SqlHorizon
+from django_counters.ledger.partitions import SqlPartitions
 from django_counters.models import CounterHorizon, CounterPartition
-from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.stores.sql.partitions import SqlPartitions
-from django_counters.upkeep import partitions
 from tests.concurrency.servers import execute
 
 

@@ -10,10 +10,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connections, transaction
 
+from django_counters.ledger import upkeep as ledger
+from django_counters.ledger.horizon import SqlHorizon
 from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.dialects.tables import HORIZON
-from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.upkeep import ledger
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.concurrency.crowd import PATIENCE

@@ -16,11 +16,12 @@ from django.db import OperationalError, connection, transaction
 
 from django_counters import clock
 from django_counters.exceptions import TokenExpired
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.sql import Extent
+from django_counters.ledger.upkeep import PartitionReport, maintain
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterPartition
-from django_counters.stores.sql.dialects.ledger import Extent
-from django_counters.stores.sql.partitions import PartitionBusy, SqlPartitions
+from django_counters.stores.base import PartitionBusy
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.partitions import PartitionReport, maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.concurrency.book import Book

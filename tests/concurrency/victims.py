@@ -12,8 +12,8 @@ from typing import Any
 
 from django.db import connection, connections
 
-from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.upkeep.partitions import maintain
+from django_counters.ledger.horizon import SqlHorizon
+from django_counters.ledger.upkeep import maintain
 from tests.concurrency.crowd import FORKS
 
 PATIENCE = 60

@@ -272,7 +272,7 @@ PAGES: dict[str, dict[str, Made]] = {
         "set_stock.counted": lambda cast: 40,
         "seen": lambda cast: 42,
     },
-    "docs/how-to/outbox.md": {
+    "docs/ledger.md": {
         "publish.position": lambda cast: "",
         "send": lambda cast: dict,
         "confirm": lambda cast: dict,

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "django_counters"
 _DOCUMENTED = re.compile(r"^\.\. auto\w+:: (\S+)$", re.MULTILINE)
 # Fewer words are a key, a name or a part of a text.
 _FEWEST_WORDS = 4
-_NO_MESSAGES = {"migrations", "dialects", "sql.py", "statements.py"}
+_NO_MESSAGES = {"migrations", "dialects", "sql.py", "statements.py", "postgresql.py", "sqlite.py"}
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 

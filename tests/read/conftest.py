@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
+from django_counters.ledger.partitions import SqlPartitions
 from django_counters.models import CounterHorizon
-from django_counters.stores.sql.partitions import SqlPartitions
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from django.db.models import F
 
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterBatch, CounterSource
-from django_counters.stores.base import Parcel
+from django_counters.stores.base import Parcel, PartitionBusy
 from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.tables import NAMED
 from django_counters.testing import assert_counts
 from tests.stores.test_failures import beside, lost_at_commit, wait_for_lock

@@ -16,6 +16,7 @@ from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.contrib.series.recording import record_history
 from django_counters.exceptions import InvalidConfiguration
+from django_counters.ledger.upkeep import State, maintain, state
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.stores.base import Move
 from django_counters.stores.sql.dialects import dialect_of
@@ -24,8 +25,6 @@ from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
-from django_counters.upkeep.ledger import State, state
-from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.testapp.models import Device, Gadget
@@ -129,7 +128,7 @@ def test_errors_that_end_the_whole_transaction(number: int) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("other", ["A", "a ", "á"])
 def test_places_are_compared_byte_by_byte(other: str) -> None:
-    positions = SqlPositions(Session("default"))
+    positions = SqlPositions("default")
     with transaction.atomic():
         positions.move([Move("s", "0", "", "a", "é")])
         with pytest.raises(Moved), transaction.atomic():
@@ -292,6 +291,7 @@ def test_upkeep_goes_on_without_a_ledger(settings: Any) -> None:
     assert (explanation.value, explanation.total, explanation.tail) == (2, 2, 0)
     assert Counter.objects.explain("none").value == 0
     assert Counter.objects.forget("hits:a")
+    assert "counters.E066" not in {one.id for one in run_checks(databases=["default"])}
 
 
 @pytest.mark.django_db(transaction=True)

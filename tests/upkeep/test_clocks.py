@@ -10,11 +10,11 @@ from django.db import connection
 
 from django_counters import clock
 from django_counters.exceptions import TokenExpired
+from django_counters.ledger.upkeep import PartitionReport, maintain, partitions_ahead
 from django_counters.models import Counter, CounterBatch, CounterDelta, CounterPosition
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.partitions import PartitionReport, maintain, partitions_ahead
 from django_counters.upkeep.prune import prune_landed
 from django_counters.upkeep.rollup import rollup
 from tests.regions.regions import EU, US, Region, exchange

@@ -17,6 +17,7 @@ from django.test import override_settings
 from django_counters import clock
 from django_counters.features import Done
 from django_counters.jobs import JOBS, jobs, run
+from django_counters.ledger.partitions import SqlPartitions
 from django_counters.models import (
     Counter,
     CounterDelta,
@@ -25,7 +26,6 @@ from django_counters.models import (
     CounterShard,
     CounterToken,
 )
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import override_counters
 from django_counters.types import INT8
 from tests.concurrency.crowd import Threads

@@ -17,8 +17,8 @@ from django_counters.contrib.buffers.options import Buffering
 from django_counters.contrib.buffers.pages import SealedInterval, Serial, entry_of
 from django_counters.contrib.buffers.threads import in_event_loop, lets_wait
 from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.stores.base import PartitionBusy
 from django_counters.stores.sql.incidents import record_unsent
-from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.session import interrupts_statement
 from django_counters.tokens import mint
 from django_counters.types import Delta, Sums, deltas_of

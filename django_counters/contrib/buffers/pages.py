@@ -12,10 +12,9 @@ from uuid import UUID
 from django_counters.effects import kind_named
 from django_counters.exceptions import CounterOverflow
 from django_counters.registry import registry
-from django_counters.stores.base import Move
+from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.batches import OLDEST, SqlBatches
 from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterIncident

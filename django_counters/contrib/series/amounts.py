@@ -40,11 +40,11 @@ from django_counters.contrib.series.sources import (
     CellSource,
 )
 from django_counters.exceptions import HistoryNotKept, InvalidTags, UnsupportedSeries
+from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.measure import OTHER, SUM, Kind, Measure
 from django_counters.projections.cells import decoded, encoded, text_of, why_no_value
 from django_counters.read.history import refuse_dropped
 from django_counters.registry import registry
-from django_counters.stores.sql.inquiry import SqlInquiry
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED

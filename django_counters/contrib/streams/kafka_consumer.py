@@ -30,9 +30,8 @@ from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, To
 from django_counters.contrib.streams.pages import MessagePage
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.landing import Landed, PageOverflow
-from django_counters.stores.base import Move
+from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.positions import Moved, Position
 from django_counters.tables import CounterIncident
 

@@ -32,8 +32,7 @@ from django_counters.contrib.streams.redis import Entries, Message, RedisStream,
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
 from django_counters.landing import Landed, PageOverflow
 from django_counters.redis.commands import ServerRefused
-from django_counters.stores.base import Move
-from django_counters.stores.sql.partitions import PartitionBusy
+from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.positions import Moved, Position
 
 

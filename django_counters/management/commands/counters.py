@@ -29,11 +29,11 @@ from django_counters.adjustments import command as adjustments
 from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.features import Done, Finding, Job, Verdict, absent, features
+from django_counters.ledger.upkeep import rebase
 from django_counters.management import work
 from django_counters.management.work import Wait, seconds, until_asked_to_end
 from django_counters.metrics.doctor import examine, verdict
 from django_counters.upkeep.forgetting import forget_actor
-from django_counters.upkeep.ledger import rebase
 
 logger = logging.getLogger("django_counters")
 _WORK = {

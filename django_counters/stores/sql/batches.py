@@ -12,12 +12,11 @@ from django.db.transaction import TransactionManagementError
 
 from django_counters.exceptions import CounterOverflow, InvalidKey
 from django_counters.sketches import Sketch
-from django_counters.stores.base import LandingRefusal, Parcel, SlotState
+from django_counters.stores.base import LandingRefusal, Parcel, PartitionBusy, SlotState
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.dialects.claims import BATCHES_LANDED, SOURCES_SEEN
-from django_counters.stores.sql.partitions import PartitionBusy
 from django_counters.stores.sql.session import Block, Session
 from django_counters.stores.sql.tables import NAMED, RecordKeys
 from django_counters.stores.sql.totals import SqlTotals, hex_of

@@ -49,9 +49,9 @@ class Age(NamedTuple):
 class SqlPositions:
     """The positions of one database. Holds no connection."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._sql = session.dialect.positions
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._sql = self._session.dialect.positions
 
     def of(self, source: str) -> dict[str, Position]:
         """How far each part of a source is. One that never moved may be missing."""

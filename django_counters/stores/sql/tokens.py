@@ -11,11 +11,11 @@ from uuid import UUID
 from django_counters import clock
 from django_counters.exceptions import RetryTransaction, TokenConflict, TokenExpired
 from django_counters.stores.sql.claims import Claims
-from django_counters.stores.sql.deltas import AHEAD, horizon_of
 from django_counters.stores.sql.dialects.claims import TOKENS_USED
 from django_counters.stores.sql.session import Session
+from django_counters.tables.horizon import horizon_of
 from django_counters.tables.standing import ENTRIES
-from django_counters.tokens import Token, moment_of
+from django_counters.tokens import AHEAD, Token, moment_of
 
 
 class SqlTokens:

@@ -10,7 +10,6 @@ from django.db import InterfaceError, OperationalError
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import ClaimSql, LandingStatements
 from django_counters.stores.sql.dialects.conditions import Conditions
-from django_counters.stores.sql.dialects.ledger import LedgerStatements
 from django_counters.stores.sql.dialects.positions import Positions
 from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
@@ -103,6 +102,7 @@ class Dialect(Spelling, Errors):
         changes_chosen: one statement changes all rows that a query selects, or none.
         knows_time_zones: the driver gives moments in the zone of the connection, else in UTC.
         knows_transaction_horizon: a statement can tell which transactions have ended.
+        ledger: the path of the statements of its ledger, a `ledger.sql.LedgerStatements`.
         limits_time: a transaction can say how long its statements wait, and how long they take.
         partitions: tables can have partitions.
         reduced: its shortcomings beside PostgreSQL, as sentences, where that is in use.
@@ -123,7 +123,7 @@ class Dialect(Spelling, Errors):
     several_writers = True
     tells_isolation = False
 
-    ledger: LedgerStatements
+    ledger: str
     landing: LandingStatements
     claims: type[ClaimSql]
 

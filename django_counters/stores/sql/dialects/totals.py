@@ -140,6 +140,8 @@ class Reads:
     def __init__(self, spelling: Spelling, table: Table) -> None:
         self._in = spelling
         self._table = table
+        # With any settings, and if the ledger was never used: a process with other settings, as
+        # during a deploy, may append the first entry of a counter at any moment.
         self._has_tail = bool(table.outside) and "ledger" not in spelling.lacks
         self.keyed = (2 if self._has_tail else 1) if table.value else 0
         self.asked = 3 if self._has_tail else 2

@@ -15,9 +15,9 @@ from django.core.management.color import no_style
 from django.core.management.commands import flush
 from django.db import connections
 
+from django_counters.ledger.horizon import SqlHorizon
 from django_counters.models import CounterAdjustment, CounterHorizon
 from django_counters.registry import registry
-from django_counters.stores.sql.horizon import SqlHorizon
 
 MADE_ONCE = ("django_content_type", "auth_permission")
 # A row of a table that has triggers of its own may refuse to be deleted.

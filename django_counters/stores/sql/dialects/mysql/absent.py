@@ -7,8 +7,6 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.stores.sql.dialects.ledger import LedgerStatements
-from django_counters.stores.sql.dialects.tables import CHAIN
 
 _POSTGRESQL = "on MySQL and MariaDB. Use PostgreSQL"
 #: What isn't offered, and the remedy.
@@ -41,14 +39,3 @@ class Absent:
 def absent(what: str) -> Any:
     """Return the statements of a topic that isn't offered."""
     return Absent(what)
-
-
-class NoLedger(LedgerStatements):
-    """Refuse each statement of the ledger. Its table is there, and stays empty."""
-
-    prepare = (
-        f"CREATE TABLE IF NOT EXISTS {CHAIN} (id bigint PRIMARY KEY) ENGINE = InnoDB",
-        f"INSERT IGNORE INTO {CHAIN} (id) VALUES (1)",
-    )
-    undo = (f"DROP TABLE IF EXISTS {CHAIN}",)
-    appends = inquiry = rolling = following = absent("ledger")

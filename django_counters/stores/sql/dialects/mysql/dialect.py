@@ -15,7 +15,7 @@ from django_counters.measure import MEMBER, Kind
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.cells import Cells, names
 from django_counters.stores.sql.dialects.claims import LandingStatements
-from django_counters.stores.sql.dialects.mysql.absent import LACKS, NoLedger, absent
+from django_counters.stores.sql.dialects.mysql.absent import LACKS, absent
 from django_counters.stores.sql.dialects.mysql.statements import (
     BY_KEY,
     FOUND,
@@ -250,13 +250,13 @@ class MySQL(Dialect):
     array, gathered = "JSON_ARRAY", "JSON_ARRAYAGG"
 
     claims = MysqlClaims
+    ledger = "django_counters.ledger.sql.NoLedger"
 
     def __init__(self) -> None:
         super().__init__()
         self.conditions = absent("conditions")
         self.cells = MysqlCells(self)
         self.landing = MysqlLanding(self)
-        self.ledger = NoLedger()
         self.positions = MysqlPositions(self)
 
     def unfit(self, connection: Any) -> Iterable[str]:

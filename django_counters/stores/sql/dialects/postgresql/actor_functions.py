@@ -6,7 +6,7 @@ change is refused, the row is as it was. ``p`` is the present value where nothin
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED
+from django_counters.stores.sql.dialects.postgresql.tail_functions import INDEXED
 from django_counters.stores.sql.dialects.tables import ACTORS, COUNTER, SHARDS
 
 _ROW = f"""

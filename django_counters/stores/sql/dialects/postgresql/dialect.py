@@ -14,7 +14,6 @@ from django_counters.stores.sql.dialects.postgresql.functions import (
     install,
     refused_function,
 )
-from django_counters.stores.sql.dialects.postgresql.ledger import PostgresLedger
 from django_counters.stores.sql.dialects.postgresql.statements import (
     FunctionReads,
     FunctionTotals,
@@ -88,12 +87,12 @@ class PostgreSQL(Dialect):
     array, gathered = "jsonb_build_array", "jsonb_agg"
 
     claims = PostgresClaims
+    ledger = "django_counters.ledger.postgresql.PostgresLedger"
 
     def __init__(self) -> None:
         super().__init__()
         self.cells = PostgresCells(self)
         self.conditions = PostgresConditions(self)
-        self.ledger = PostgresLedger(self)
         self.landing = PostgresLanding(self)
 
     def install(self, using: str) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
+from django.utils.module_loading import import_string
 
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import features
@@ -22,11 +23,11 @@ from django_counters.measure import OWN_KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql import (
     actor_functions,
-    ledger_functions,
     right_functions,
+    tail_functions,
 )
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import INDEXED, PLANNED_ONCE
+from django_counters.stores.sql.dialects.postgresql.tail_functions import INDEXED, PLANNED_ONCE
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
 # The row of a total says whether the counter was ever in the ledger: no other transaction has to
@@ -37,7 +38,7 @@ _NOTHING_IN_LEDGER = (
 
 # Entries wait for a counter without a total only if that was deleted. The new total has to say
 # that it is of the ledger, or they would be hidden until the next rollup.
-_LOST = f"""IF {ledger_functions.USED} AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
+_LOST = f"""IF {tail_functions.USED} AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
       waits := django_counters_tail(k);
     END IF;"""
 
@@ -113,7 +114,7 @@ CREATE OR REPLACE FUNCTION django_counters_read(k text, OUT total bigint, OUT wa
 STABLE {INDEXED} AS $body$
 DECLARE kept boolean;
 BEGIN
-  SELECT t.value, t.outside IS NOT NULL OR {ledger_functions.LOST},
+  SELECT t.value, t.outside IS NOT NULL OR {tail_functions.LOST},
     (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = k)
   INTO total, kept, waits FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k;
   IF kept THEN
@@ -170,7 +171,7 @@ CREATE OR REPLACE FUNCTION django_counters_shard(
 DECLARE result numeric; rows int; {_LIMITS}
 BEGIN
   SELECT d + COALESCE(SUM(s.value), 0) + (SELECT COALESCE(t.value, 0) + CASE
-      WHEN t.outside IS NOT NULL OR {ledger_functions.LOST}
+      WHEN t.outside IS NOT NULL OR {tail_functions.LOST}
       THEN COALESCE(django_counters_tail(k), 0)
       ELSE 0 END FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k),
     COALESCE(MAX(s.shard) + 1, 0)
@@ -333,9 +334,7 @@ BEGIN
 END $body$
 """
 
-FUNCTIONS = (
-    *actor_functions.FUNCTIONS,
-    *ledger_functions.FUNCTIONS,
+_FUNCTIONS = (
     _CELL_SHARD,
     _ADD,
     _ADD_MANY,
@@ -367,7 +366,10 @@ class _Wanted(NamedTuple):
 
 def _wanted() -> dict[str, _Wanted]:
     """The functions of the core and of the installed apps, by their names."""
-    owned = [(_CORE, text) for text in FUNCTIONS]
+    # The ledger is imported when it is needed.
+    ledger = import_string("django_counters.ledger.postgresql.FUNCTIONS")
+    first = (*actor_functions.FUNCTIONS, *tail_functions.FUNCTIONS, *ledger)
+    owned = [(_CORE, text) for text in (*first, *_FUNCTIONS)]
     for one in features():
         texts = (*map(_adding, (k for k in one.kinds if k.adds)), *one.functions("postgresql"))
         owned += [(type(one).__module__, text) for text in texts]

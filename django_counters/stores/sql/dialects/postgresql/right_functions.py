@@ -5,7 +5,7 @@ No row is below zero, and no total below the floor: so a row that has enough is 
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import PLANNED_ONCE, USED
+from django_counters.stores.sql.dialects.postgresql.tail_functions import PLANNED_ONCE, USED
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
 
 # First a row that no transaction holds and that has enough; where there is none, one that is waited

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from django_counters.stores.sql.dialects.claims import ClaimSql
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import AHEAD
+from django_counters.stores.sql.dialects.postgresql.tail_functions import AHEAD
 from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, TOKENS, Table
@@ -203,7 +203,7 @@ class PostgresClaims(ClaimSql):
     """Claims of PostgreSQL."""
 
     # A statement of its own, so that it sees the entry of a transaction that the claim has waited
-    # for. Whoever appends an entry claims its token first; see `ledger_functions`.
+    # for. Whoever appends an entry claims its token first; see `ledger.postgresql`.
     take_back = (
         f"DELETE FROM {TOKENS} WHERE digest = %s::bytea AND EXISTS (SELECT FROM {DELTAS} d "
         "WHERE d.token = %s::uuid AND d.created_at = %s::timestamptz) RETURNING 1"

@@ -11,12 +11,12 @@ from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.claims import BATCHES, ClaimSql, LandingStatements
-from django_counters.stores.sql.dialects.sqlite.ledger import NOW, SqliteLedger
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Totals
 
 # Claims: there is one writer at a time, so no transaction claims the same concurrently.
 
+NOW = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
 _WINDOW = f"(COALESCE((SELECT token_window FROM {HORIZON}), 172800000000) / 1000000)"
 
 
@@ -115,10 +115,10 @@ class SQLite(Dialect):
     array, gathered = "json_array", "json_group_array"
 
     claims = SqliteClaims
+    ledger = "django_counters.ledger.sqlite.SqliteLedger"
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = SqliteLedger(self)
         self.landing = SqliteLanding(self)
 
     def whole(self, number: str) -> str:

@@ -12,13 +12,12 @@ from django.db import connection, transaction
 
 from django_counters import clock
 from django_counters.exceptions import PositionGone
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.upkeep import maintain, rebase
 from django_counters.models import Counter, CounterDelta, CounterPosition
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
-from django_counters.upkeep.ledger import rebase
-from django_counters.upkeep.partitions import maintain
 from django_counters.values import LedgerPage
 from tests.concurrency.narrow import know_tokens_for, narrow
 from tests.settling import let_others_end, roll_up

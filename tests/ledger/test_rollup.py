@@ -11,6 +11,7 @@ from django.db import transaction
 
 from django_counters.exceptions import CounterOverflow
 from django_counters.features import Verdict
+from django_counters.ledger.upkeep import rebase
 from django_counters.metrics.doctor import examine
 from django_counters.models import (
     Counter,
@@ -21,7 +22,6 @@ from django_counters.models import (
 )
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
-from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.settling import roll_up

@@ -1,11 +1,11 @@
-"""The ledger in SQLite: one table, and one writer at a time, so what is written is finished."""
+"""The ledger in SQLite: one table, and one writer at a time, so each entry is complete."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from django_counters.stores.sql.dialects.ledger import (
+from django_counters.ledger.sql import (
     ADJUSTMENT,
     AppendedEntry,
     Appends,
@@ -15,12 +15,12 @@ from django_counters.stores.sql.dialects.ledger import (
     Rolling,
 )
 from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.sqlite.dialect import NOW
 from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
 
-NOW = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
 _EACH = "IN (SELECT value FROM json_each(%s))"
 _HORIZON = f"(SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON})"
-# Above the fence of a rebase, too: the entries that it was taken from may be forgotten by now.
+# Also above the fence of a rebase, because the entries that gave the fence may be deleted.
 _NUMBERED = (
     f"MAX((SELECT COALESCE(MAX(seq), 0) FROM {DELTAS}), "
     f"(SELECT COALESCE(MAX(fence), 0) FROM {HORIZON}))"

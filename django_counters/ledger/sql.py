@@ -1,17 +1,23 @@
-"""The statements of the ledger: their purpose, parameters and their rows."""
+"""The statements of the ledger: their purpose, parameters and rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.utils.module_loading import import_string
+
 from django_counters.stores.base import Outcome as Outcome
+from django_counters.stores.sql.dialects import Dialect, dialect_of
+from django_counters.stores.sql.dialects.mysql.absent import absent
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
 from django_counters.stores.sql.dialects.tables import (
     ARCHIVE,
+    CHAIN,
     COUNTER,
     DELTAS,
     HORIZON,
@@ -22,7 +28,7 @@ from django_counters.stores.sql.dialects.tables import (
 # The kind of an entry that corrects.
 ADJUSTMENT = 1
 
-# What `CounterPosition` calls the ledger, and the part that tells how far entries were dropped.
+# The source in `CounterPosition`, and the part that has the position of the last dropped entry.
 LEDGER, DROPPED = "ledger", "dropped"
 
 # From a moment on, and before another one.
@@ -30,9 +36,9 @@ Range = tuple[datetime, datetime]
 
 
 def outside(column: str, ranges: Iterable[Range]) -> str:
-    """The condition that a moment is in none of some ranges, to follow others.
+    """Return the condition that a moment is in none of some ranges, to follow other conditions.
 
-    As literals: a plan is made, and locks are taken, without the partitions that these leave out.
+    With literals, so that plan and locks leave out the partitions of these ranges.
     """
     return "".join(
         f" AND ({column} < '{since.isoformat()}' OR {column} >= '{until.isoformat()}')"
@@ -41,7 +47,7 @@ def outside(column: str, ranges: Iterable[Range]) -> str:
 
 
 def inside(column: str, ranges: Iterable[Range]) -> str:
-    """The condition that a moment is in one of some ranges, to follow others."""
+    """Return the condition that a moment is in one of some ranges, to follow other conditions."""
     each = [
         f"{column} >= '{since.isoformat()}' AND {column} < '{until.isoformat()}'"
         for since, until in ranges
@@ -50,7 +56,7 @@ def inside(column: str, ranges: Iterable[Range]) -> str:
 
 
 def within(ranges: Iterable[Range]) -> str:
-    """The condition that a sealed partition ``p`` is in one of some ranges."""
+    """Return the condition that a sealed partition ``p`` is in one of some ranges."""
     each = [
         f"p.since >= '{since.isoformat()}' AND p.until <= '{until.isoformat()}'"
         for since, until in ranges
@@ -74,7 +80,7 @@ class SealedConditions:
 
 
 class AppendedEntry(NamedTuple):
-    """An entry with a token, as its statement takes it."""
+    """An entry with a token, as parameters of its statement."""
 
     key: str
     delta: int
@@ -130,7 +136,7 @@ class Appends:
         self._in = spelling
 
     def arrange(self, entries: Sequence[AppendedEntry]) -> tuple[Any, ...]:
-        """The parameters of entries."""
+        """Return the parameters of entries."""
         return self._in.columns(entries)
 
 
@@ -403,3 +409,28 @@ class LedgerStatements:
     following: Following
     partitions = Partitioning()
     sealed = SealedConditions()
+
+
+class NoLedger(LedgerStatements):
+    """Refuse each statement of the ledger. Its table is there, and stays empty."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        """Take the same arguments as other statements."""
+
+    prepare = (
+        f"CREATE TABLE IF NOT EXISTS {CHAIN} (id bigint PRIMARY KEY) ENGINE = InnoDB",
+        f"INSERT IGNORE INTO {CHAIN} (id) VALUES (1)",
+    )
+    undo = (f"DROP TABLE IF EXISTS {CHAIN}",)
+    appends = inquiry = rolling = following = absent("ledger")
+
+
+def statements(using: str) -> LedgerStatements:
+    """Return the statements of the ledger for a database."""
+    return _statements(dialect_of(using))
+
+
+@cache
+def _statements(dialect: Dialect) -> LedgerStatements:
+    made: LedgerStatements = import_string(dialect.ledger)(dialect)
+    return made

@@ -15,14 +15,14 @@ from django_counters import clock
 from django_counters.checks import check_databases
 from django_counters.exceptions import PartitionMissing
 from django_counters.hints import HINTS
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.upkeep import PartitionReport, maintain, partitions_ahead, plan
 from django_counters.metrics.doctor import examine
 from django_counters.models import (
     CounterDelta,
 )
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.partitions import PartitionReport, maintain, partitions_ahead, plan
 from django_counters.upkeep.rollup import rollup
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]

@@ -20,20 +20,20 @@ from psycopg.conninfo import make_conninfo
 from django_counters import clock
 from django_counters.adjustments.audit import verify_audit
 from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.ledger import upkeep as ledger
+from django_counters.ledger.horizon import SqlHorizon
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.upkeep import maintain
 from django_counters.models import Counter, CounterDelta, CounterHorizon
 from django_counters.stores.sql.dialects.tables import DELTAS
-from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.tokens import mint
-from django_counters.upkeep import ledger
-from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from example_project.bootstrap import children
 from tests.concurrency.servers import connected, execute, server
+from tests.ledger.test_restore import run
 from tests.settling import roll_up
 from tests.testapp.models import Post, Song
-from tests.upkeep.test_restore import run
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 DAY = timedelta(days=1)

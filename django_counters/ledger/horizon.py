@@ -17,19 +17,23 @@ from django_counters.exceptions import (
     LedgerIncomplete,
     RetryTransaction,
 )
-from django_counters.stores.sql.deltas import AHEAD, RESTORED
+from django_counters.ledger.deltas import RESTORED
+from django_counters.ledger.sql import statements
 from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterHorizon, CounterPartition
 from django_counters.tables.standing import COUNTERS, ENTRIES
+from django_counters.tokens import AHEAD
 from django_counters.types import INT8
 
-# Milliseconds to wait for totals that others hold: they may want what is held here.
+# Milliseconds to wait for locked totals: their holder may wait for a lock of this transaction.
 HURRY = "1000"
 
 
 class FoldedEntries(NamedTuple):
-    """The result of a rollup: entries, of how many counters; those that did not fit go on
-    waiting."""
+    """The result of a rollup: how many entries, of how many counters.
+
+    ``stuck``: counters whose total would not fit. Their entries stay pending.
+    """
 
     entries: int
     counters: int
@@ -37,8 +41,7 @@ class FoldedEntries(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """The transaction that keeps the horizon where it is: entries that are later than its beginning
-    wait."""
+    """The transaction that holds the horizon back: entries since its beginning stay pending."""
 
     what: str
     name: str
@@ -54,25 +57,25 @@ class HorizonMark(NamedTuple):
 
 
 class SqlHorizon:
-    """Folds entries once, one at a time, without waiting for another one who does.
+    """Folds each entry into its total once. One rollup works at a time, and others don't wait.
 
-    A transaction whose number is below the xmin of a snapshot has ended, and the snapshot sees
-    what it committed. The entries from the old horizon to that xmin are therefore complete; sums
-    and new horizon are committed together, so each entry is folded once. No clock and no order of
-    commits matters. The fence refuses a table that came from another server, where numbers of
-    transactions mean something else.
+    A transaction whose number is below a snapshot's xmin has ended, and the snapshot has its
+    commits. So the entries from the old horizon to that xmin are complete. The sums and the new
+    horizon are committed together, so each entry is folded once. No clock and no order of
+    commits matters. The fence refuses a table that came from another server, because numbers of
+    transactions belong to one server.
     """
 
     def __init__(self, using: str) -> None:
         self._session = Session(using)
-        self._sql = self._session.dialect.ledger.rolling
+        self._sql = statements(using).rolling
         self._knows = self._session.dialect.knows_transaction_horizon
         self._using = using
 
     def fold(self) -> FoldedEntries | None:
-        """Fold all entries of transactions that have ended. None: to be tried again.
+        """Fold all entries of transactions that have ended.
 
-        Another transaction is just doing it, or holds a total for long.
+        None if another rollup is running, or a total stays locked: try again later.
 
         Raises:
             LedgerFenced: the table came from another server; nothing was folded.
@@ -85,7 +88,7 @@ class SqlHorizon:
                 state = self._held(skip_locked=True)
                 if state is None:
                     return None
-                # Another rollup may have come in between: ask anew which transaction is next.
+                # Another rollup may have run in between: ask again which transaction is next.
                 self._check(state, self._mark())
                 with self._session.hurried(HURRY):
                     folded = self._folded(state)
@@ -98,10 +101,10 @@ class SqlHorizon:
         return folded
 
     def rebase(self) -> int:
-        """Compute all totals anew from the entries, and begin a new count of transactions.
+        """Compute all totals from the entries, and start a new count of transactions.
 
-        Waits until no transaction writes, and lets no transaction write meanwhile. What did not
-        come through the ledger stays as it is. Returns how many totals were changed.
+        Waits until no transaction writes, and locks out writers. Amounts that didn't come through
+        the ledger stay as they are. Returns how many totals were changed.
 
         Raises:
             LedgerIncomplete: a sealed partition has fewer entries than it had; nothing was changed.
@@ -117,7 +120,7 @@ class SqlHorizon:
                 if self._session.dialect.several_writers:
                     self._session.execute(self._sql.keep_out)
                 self._refuse_incomplete()
-                # From here on the snapshots of statements see all entries that there are.
+                # From here on, snapshots of statements have all entries.
                 changed = len(self._session.run(self._sql.recompute, ()))
                 self._restart(state)
         except Error as error:
@@ -130,7 +133,7 @@ class SqlHorizon:
         return changed
 
     def _refuse_incomplete(self) -> None:
-        """Refuse totals from a part of the entries: a restore may have left some out."""
+        """Refuse to compute totals if entries are missing: a restore may have left some out."""
         for sealed in CounterPartition._base_manager.using(self._using).filter(dropped_at=None):
             moments = {"created_at__gte": sealed.since, "created_at__lt": sealed.until}
             found = ENTRIES.rows(self._using).filter(**moments).count()
@@ -150,7 +153,7 @@ class SqlHorizon:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """A transaction in which each statement sees what was committed before it."""
+        """Open a transaction in which each statement has all earlier commits."""
         begins = self._session.commits_at_once()
         with self._session.read_committed():
             if not begins and self._knows:
@@ -160,11 +163,11 @@ class SqlHorizon:
             yield
 
     def state(self) -> CounterHorizon:
-        """How far the ledger is rolled up."""
+        """Return how far the ledger is rolled up."""
         return self._states().first() or CounterHorizon(pk=1)
 
     def fenced(self, state: CounterHorizon) -> str:
-        """Why the ledger cannot be rolled up from there; empty where it can."""
+        """Return why the ledger can't be rolled up from there; empty if it can."""
         try:
             self._check(state, self._mark())
         except LedgerFenced as error:
@@ -180,18 +183,18 @@ class SqlHorizon:
         self._check(self.state(), self._mark())
 
     def holders(self) -> list[Holder]:
-        """Who holds the horizon back, the oldest first."""
+        """Return the transactions that hold the horizon back, the oldest first."""
         if not self._knows:
             return []
         rows = self._session.run(self._sql.holders, (), writes=False)
         return [
-            # Of the transactions of others a role without rights sees that they are there.
+            # A role without rights doesn't see the beginning and the query of others' transactions.
             Holder(what, name, aware(since, local=True) if since else None, does or "")
             for what, name, since, does in rows
         ]
 
     def found(self, *, check: bool = True) -> None:
-        """Make the row of the horizon where there is none.
+        """Make the row of the horizon if there is none.
 
         Raises:
             LedgerFenced: there are totals of the ledger, so there was one.
@@ -212,7 +215,7 @@ class SqlHorizon:
         if connections[self._using].features.has_select_for_update:
             rows = rows.select_for_update(skip_locked=skip_locked)
         else:
-            # SQLite gives up at once where a reader becomes a writer: be one from the start.
+            # SQLite refuses a reader that becomes a writer: write first.
             rows.update(rolled_up_at=self._mark().at)
         found: CounterHorizon | None = rows.first()
         return found
@@ -223,7 +226,7 @@ class SqlHorizon:
         return HorizonMark(clock.shown(aware(moment, local=local)), xid)
 
     def _cluster(self) -> int | None:
-        """The number of the server; None where it has none, or keeps it to itself."""
+        """Return the server's identifier; None if it has none, or doesn't tell it."""
         if not self._knows:
             return None
         ((may_ask,),) = self._session.run(self._sql.may_ask, (), writes=False)
@@ -238,7 +241,7 @@ class SqlHorizon:
             raise LedgerFenced(using=self._using, reason=RESTORED)
 
     def _numbered(self, state: CounterHorizon) -> int:
-        """How far entries are numbered: a copy of tables has the fence, but not the sequence."""
+        """Return the last number of an entry: a copy of tables has only the fence."""
         if not self._knows:
             return state.fence
         return int(self._session.run(self._sql.numbered, (), writes=False)[0][0])
@@ -247,7 +250,7 @@ class SqlHorizon:
         known: dict[str, Any] = {"horizon": state.horizon, "fence": state.fence}
         rows: Sequence[tuple[Any, ...]]
         if not self._session.dialect.several_writers:
-            # No statement can do all of it here, but there is only one writer.
+            # It takes several statements here, but there is only one writer.
             ((entries, counters),) = self._session.run(self._sql.summary, known)
             self._session.run(self._sql.fold, known)
             ((state.horizon,),) = self._session.run(self._sql.advance, ())
@@ -255,7 +258,7 @@ class SqlHorizon:
         known["since"] = clock.meant(state.tail_since)
         rows = self._session.run(self._sql.fold, known)
         if not rows:
-            # The row is locked: no other transaction can have moved it, unless by hand.
+            # The row is locked, so only a person can have moved it.
             raise LedgerFenced(using=self._using, reason="has a horizon that was moved by hand")
         ((state.horizon, entries, counters, stuck, freed),) = rows
         among = self._session.dialect.keys
@@ -267,9 +270,9 @@ class SqlHorizon:
         return FoldedEntries(int(entries), int(counters), stuck)
 
     def _settle(self, state: CounterHorizon, mark: HorizonMark, folded: FoldedEntries) -> None:
-        """Say as of when the totals are complete: as soon as the horizon has reached a mark.
+        """Store the moment up to which the totals are complete, if the horizon reached a mark.
 
-        Where entries did not fit, they wait for long, and nothing is more complete than it was.
+        If entries didn't fit, the totals are no more complete than before.
         """
         state.rolled_up_at = mark.at
         if not folded.stuck:

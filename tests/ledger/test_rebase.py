@@ -13,6 +13,8 @@ from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
 from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.upkeep import maintain, rebase, state
 from django_counters.metrics.doctor import examine
 from django_counters.models import (
     Counter,
@@ -22,20 +24,17 @@ from django_counters.models import (
     CounterPartition,
     CounterShard,
 )
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.testing import assert_counts
 from django_counters.tokens import mint
-from django_counters.upkeep.ledger import rebase, state
-from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from example_project.bootstrap import children
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, waiting
 from tests.concurrency.servers import execute as write
+from tests.ledger.test_partitions import HOUR, execute
+from tests.ledger.test_rollup import append, totals
 from tests.settling import let_others_end, roll_up
-from tests.upkeep.test_ledger import append, totals
-from tests.upkeep.test_partitions import HOUR, execute
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

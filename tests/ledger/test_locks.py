@@ -14,16 +14,16 @@ from django.db import connection, transaction
 
 from django_counters import clock
 from django_counters.contrib import series
+from django_counters.ledger import upkeep as partitions
+from django_counters.ledger.horizon import SqlHorizon
+from django_counters.ledger.inquiry import SqlInquiry
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.upkeep import make_ahead
 from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterDelta
-from django_counters.stores.sql.horizon import SqlHorizon
-from django_counters.stores.sql.inquiry import SqlInquiry
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.stores.sql.tables import NAMED
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep import partitions
-from django_counters.upkeep.partitions import make_ahead
 from django_counters.upkeep.verify import verify
 from tests.settling import let_others_end, roll_up
 

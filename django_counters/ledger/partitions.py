@@ -1,4 +1,4 @@
-"""The partitions of the ledger: made ahead of time, sealed, and dropped as a whole."""
+"""Partitions of the ledger's table: created ahead of time, sealed, and dropped as a whole."""
 
 from __future__ import annotations
 
@@ -12,45 +12,43 @@ from django.db import Error, connections
 
 from django_counters import clock
 from django_counters.exceptions import LedgerIncomplete
-from django_counters.stores.sql.dialects.ledger import Extent
+from django_counters.ledger.inquiry import LedgerPosition, SqlFollowing
+from django_counters.ledger.sql import Extent, statements
+from django_counters.stores.base import PartitionBusy
 from django_counters.stores.sql.dialects.tables import DELTAS
-from django_counters.stores.sql.following import LedgerPosition, SqlFollowing
 from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterPartition
 from django_counters.tables.horizon import beginning
+from django_counters.tables.standing import ENTRIES
 
-# How long to wait for a lock, while others may have to wait behind us.
+# Milliseconds to wait for a lock, because other transactions queue behind it.
 HURRY = "200"
 
 
-class PartitionBusy(Exception):
-    """A transaction holds what is needed; to be tried again later."""
-
-
 class SqlPartitions:
-    """Makes, seals and drops partitions; each verb is one transaction that waits shortly."""
+    """Creates, seals and drops partitions, each in one transaction with short waits for locks."""
 
     def __init__(self, using: str) -> None:
         self._session = Session(using)
         self._using = using
-        self._sql = self._session.dialect.ledger.partitions
+        self._sql = statements(using).partitions
         self._following = SqlFollowing(using)
 
     @property
     def exist(self) -> bool:
-        """Whether the ledger of this database has partitions."""
+        """Return whether the ledger of this database has partitions."""
         return self._session.dialect.partitions
 
     def now(self) -> datetime:
-        """The present moment of the database."""
+        """Return the present moment of the database."""
         return self._session.now()
 
     def made_plain(self) -> bool:
-        """Whether the table should have partitions and has none, as without migrations."""
+        """Return whether the table should have partitions and has none, as without migrations."""
         return [partitioned for partitioned, _ in self._table()] == [False]
 
     def present(self) -> list[Extent]:
-        """The partitions that are there, the oldest first."""
+        """Return the existing partitions, the oldest first."""
         rows = self._session.run(self._sql.present, (), writes=False)
         return [
             Extent(name, aware(since, local=True), aware(until, local=True))
@@ -63,10 +61,9 @@ class SqlPartitions:
         return taken, room
 
     def create(self, since: datetime, until: datetime) -> str:
-        """Make a partition detached, then attach it: no transaction that counts has to wait for
-        that.
+        """Create a partition, then attach it: no transaction that counts waits for that.
 
-        Returns its name; empty where another transaction has just made it.
+        Returns its name; empty if another transaction has just created it.
         """
         name = f"{DELTAS}_{since.astimezone(UTC):%Y%m%d}"
         if since.astimezone(UTC).time() != datetime.min.time():
@@ -85,12 +82,13 @@ class SqlPartitions:
         return name
 
     def seal(self, extent: Extent) -> bool:
-        """Let no transaction write to a partition any more, and keep what it has.
+        """Refuse further entries in a partition, and archive its sums.
 
-        False where some of it is not rolled up yet, or another transaction has just done it.
+        Returns False if some entries aren't rolled up yet, or another transaction has just sealed
+        it.
 
         Raises:
-            Busy: a transaction writes to it.
+            PartitionBusy: a transaction writes to it.
         """
         name = self._quote(extent.name)
         with self._hurried():
@@ -100,7 +98,7 @@ class SqlPartitions:
             quoted = name.replace("%", "%%")
             if self._session.run(self._sql.unfolded.format(name=quoted), (), writes=False):
                 return False
-            # Looked for now, so that neither a drop nor a follower has to touch it for that.
+            # Read now, so that neither a drop nor a follower has to read the partition for it.
             last = self._session.run(self._sql.last.format(name=quoted), (), writes=False)
             ((fence, first_xid, last_xid, last_seq),) = last or ((None,) * 4,)
             # Sums without a record remain if the record was deleted to accept a loss.
@@ -120,7 +118,7 @@ class SqlPartitions:
                 last_seq=last_seq,
                 sealed_at=clock.now(),
             )
-            # At last: from here on readers wait.
+            # Last, because readers wait from here on.
             self._close(name)
         return True
 
@@ -133,11 +131,11 @@ class SqlPartitions:
     def drop(self, name: str) -> bool:
         """Drop a sealed partition; its sums stay in the archive.
 
-        Its parent is locked before it, as readers do, so that none of them waits for each other.
-        False where another transaction has just done it.
+        It locks the parent before the partition, as readers do, so that neither waits for the
+        other. Returns False if another transaction has just dropped it.
 
         Raises:
-            Busy: a transaction reads or writes the ledger for long.
+            PartitionBusy: another transaction holds the ledger for too long.
         """
         quoted = self._quote(name)
         with self._hurried():
@@ -161,12 +159,13 @@ class SqlPartitions:
             self._session.execute(statement.format(name=name))
 
     def settle(self) -> None:
-        """Seal and drop the partitions that have a record of it, but are open or still there.
+        """Seal and drop partitions as their records say.
 
         Replication, or a dump of data alone, copies the records without the changes to the tables.
 
         Raises:
-            LedgerIncomplete: entries are missing, or one to drop has others; nothing was changed.
+            LedgerIncomplete: a partition lacks entries, or one to drop has others; nothing was
+                changed.
         """
         if not self.exist:
             return
@@ -188,7 +187,7 @@ class SqlPartitions:
                     self._close(name)
 
     def _refuse_others(self, record: CounterPartition, name: str) -> None:
-        """Refuse entries that the archive lacks, and a seal that keeps missing ones out."""
+        """Refuse to settle a partition whose entries differ from its record."""
         content = self._sql.content.format(name=name.replace("%", "%%"))
         (found,) = self._session.run(content, (), writes=False)
         gone = record.dropped_at is not None and found == (0, 0)
@@ -198,13 +197,13 @@ class SqlPartitions:
             )
 
     def sealed(self) -> dict[str, CounterPartition]:
-        """The sealed partitions that are not dropped, by name."""
+        """Return the sealed partitions that are not dropped, by name."""
         return {row.name: row for row in self._records().filter(dropped_at=None)}
 
     def forget(self, before: datetime) -> int:
-        """Archive and delete old entries, where there are no partitions; how many those were."""
+        """Archive and delete old entries of a database without partitions; return how many."""
         moment = self._session.dialect.moment(before)
-        archive, delete = self._session.dialect.ledger.forget
+        archive, delete = statements(self._using).forget
         with self._session.all_or_nothing():
             self._session.run(archive, (moment,))
             gone = self._session.run(delete, (moment,))
@@ -233,14 +232,14 @@ class SqlPartitions:
         return self._session.run(self._sql.partitioned, (), writes=False)
 
     def _quote(self, name: str) -> str:
-        """Beside its parent, wherever that is."""
+        """Return a partition's quoted name, in the schema of its parent."""
         quote = connections[self._using].ops.quote_name
         ((_, schema),) = self._table()
         return f"{quote(schema)}.{quote(name)}"
 
     @contextmanager
     def _hurried(self) -> Iterator[None]:
-        """A transaction of one of us at a time, which gives up where it would have to wait."""
+        """Open a transaction, one at a time, which gives up instead of waiting for a lock."""
         try:
             # Commits during the wait for a lock have to be seen.
             with self._session.read_committed():
@@ -252,3 +251,31 @@ class SqlPartitions:
             if dialect.timed_out(error) or dialect.unserializable(error):
                 raise PartitionBusy from error
             raise
+
+
+# The table, which Django's models can't describe in full.
+
+
+@contextmanager
+def ledger_table(schema_editor: Any) -> Iterator[None]:
+    """Let a block create the table of entries, with partitions if the database has them."""
+    ledger = statements(schema_editor.connection.alias)
+    whole = schema_editor.sql_create_table
+    schema_editor.sql_create_table = whole + ledger.partition_by
+    try:
+        yield
+    finally:
+        schema_editor.sql_create_table = whole
+    for statement in ledger.prepare:
+        schema_editor.execute(statement)
+
+
+def remake_plain_table(using: str) -> None:
+    """Recreate an empty table that was created without migrations, and so without partitions."""
+    if not SqlPartitions(using).made_plain() or ENTRIES.rows(using).exists():
+        return
+    model = ENTRIES.model
+    with connections[using].schema_editor() as schema_editor:
+        schema_editor.delete_model(model)
+        with ledger_table(schema_editor):
+            schema_editor.create_model(model)

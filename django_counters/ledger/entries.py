@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from uuid import UUID
 
 from django_counters.exceptions import (
@@ -13,30 +12,18 @@ from django_counters.exceptions import (
     UnsupportedBounds,
     UnsupportedToken,
 )
+from django_counters.ledger.deltas import deltas_of
+from django_counters.ledger.strategy import DECLARED
 from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
-from django_counters.strategies import ledger
 from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import check_token, optional_token
 from django_counters.types import UNBOUNDED, Delta, check_delta, check_key
-from django_counters.values import Appended
+from django_counters.values import Appended, AppendedMany
 from django_counters.write.change import Change, named
 from django_counters.write.pipeline import change
 
-_LEDGER = ledger.DECLARED.recipe()
-
-
-@dataclass(frozen=True, slots=True)
-class AppendedMany:
-    """What became of many entries.
-
-    Attributes:
-        appended: how many were counted by this call.
-        replayed: how many had a token that was used before, for the same change.
-    """
-
-    appended: int
-    replayed: int
+_LEDGER = DECLARED.recipe()
 
 
 def append(
@@ -75,7 +62,7 @@ def append_many(
             raise UnsupportedToken(what="copy=True", reason="a COPY cannot skip what is there")
         elif tokened.setdefault(token, (key, by)) != (key, by):
             raise TokenConflict(token=str(token))
-    # A token that stands in it twice counts once.
+    # A token that occurs twice counts once.
     appended = _write(plain, tokened, copy, using or _writer(), event)
     return AppendedMany(appended, given - appended)
 
@@ -87,21 +74,21 @@ def _write(
     alias: str,
     event: Event,
 ) -> int:
-    deltas = registry.deltas(alias)
+    deltas = registry.kept(deltas_of, alias)
     with deltas.all_or_nothing():
         if plain and tokened:
-            # In one order for all, so that no two of us wait for each other.
+            # All callers lock in this order, so no two of them wait for each other.
             deltas.open(sorted({key for key, _ in (*plain, *tokened.values())}))
         if plain:
-            # First: a measure that is made after its entries is known from later on.
+            # First, because a measure that is made after its entries counts from a later moment.
             summed = _summed(plain, alias, event)
             (deltas.copy if copy else deltas.append_many)(plain)
             deltas.add_cells(summed)
-        # Which of them are new is known of each only where each is asked for by itself.
+        # Periods need to know which entries are new, so each of those is appended by itself.
         by_period = any(_has_cells(key, event) for key, _ in tokened.values())
         replayed = 0 if not tokened else None if by_period else deltas.append_many_once(tokened)
         if replayed is None:
-            # Or some were used before their counter came into the ledger.
+            # Or some tokens were used before their counter was in the ledger.
             replayed = sum(
                 append(key, by, token, alias, event).replayed
                 for key, token, by in sorted(
@@ -112,12 +99,12 @@ def _write(
 
 
 def _has_cells(key: str, event: Event) -> bool:
-    """Whether an entry is counted by period, or refused because it cannot be."""
+    """Return whether an entry is counted by period, or refused because it can't be."""
     return registry.policy(key).measure is not None or event is not PLAIN
 
 
 def _summed(entries: Iterable[tuple[str, int]], alias: str, event: Event) -> list[Delta]:
-    """What entries add to the cells of their counters."""
+    """Return the changes of cells that belong to entries."""
     sums: dict[str, int] = {}
     for key, by in entries:
         if _has_cells(key, event):
@@ -139,7 +126,7 @@ def _parts(entry: object) -> tuple[str, int, UUID | None]:
 
 
 def _unbounded(key: str) -> str:
-    """The ledger is no way around a floor, a ceiling or a quota."""
+    """Refuse a counter with a floor, a ceiling or a quota, which an append can't keep."""
     policy = registry.policy(key)
     has_quotas = policy.measure is not None and bool(policy.measure.quotas)
     if policy.bounds != UNBOUNDED or has_quotas:

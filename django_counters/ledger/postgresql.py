@@ -1,8 +1,8 @@
-"""The ledger in PostgreSQL: a partitioned table, rolled up by what transactions have ended."""
+"""The ledger in PostgreSQL: a partitioned table, rolled up by ended transactions."""
 
 from __future__ import annotations
 
-from django_counters.stores.sql.dialects.ledger import (
+from django_counters.ledger.sql import (
     ADJUSTMENT,
     Appends,
     Following,
@@ -13,9 +13,23 @@ from django_counters.stores.sql.dialects.ledger import (
     Rolling,
     SealedConditions,
 )
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import NUMBERED, SEQUENCE
+from django_counters.stores.sql.dialects.postgresql.tail_functions import (
+    AHEAD,
+    INDEXED,
+    NUMBERED,
+    SEQUENCE,
+    STATE,
+    WAITS,
+)
 from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
-from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, PARTITIONS
+from django_counters.stores.sql.dialects.tables import (
+    ARCHIVE,
+    COUNTER,
+    DELTAS,
+    HORIZON,
+    PARTITIONS,
+    TOKENS,
+)
 
 INT8 = "-9223372036854775808 AND 9223372036854775807"
 
@@ -26,7 +40,7 @@ _PREPARE = (
     "ALTER COLUMN kind SET DEFAULT 0",
     # For the tail of one counter.
     f"CREATE INDEX {DELTAS}_tail ON {DELTAS} (key, xid)",
-    # For the rollup. Entries stand in the order of their transactions, so a summary is enough.
+    # For the rollup. Rows are in the order of their transactions, so a summary is enough.
     f"CREATE INDEX {DELTAS}_rollup ON {DELTAS} USING brin (xid) "
     "WITH (pages_per_range = 32, autosummarize = on)",
 )
@@ -116,7 +130,7 @@ class PostgresRolling(Rolling):
     may_ask = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
     cluster = "SELECT system_identifier FROM pg_control_system()"
     fold = _FOLD
-    # Not part of it: to change entries takes locks on all partitions, and is seldom needed.
+    # Not part of the fold: changing entries locks all partitions, and is rarely needed.
     hold = (
         f"UPDATE {DELTAS} SET xid = xid + {_NEVER} WHERE key = ANY(%(keys)s::text[]) "
         "AND xid >= %(horizon)s AND xid < %(edge)s AND seq > %(fence)s "
@@ -162,7 +176,7 @@ def _written(plus: int) -> str:
 class PostgresFollowing(Following):
     """The statements of those who follow the ledger."""
 
-    # Entries up to its fence, and those of before a rebase, are followed by nobody.
+    # Followers skip entries up to the fence, and those from before a rebase.
     passed = (
         f"WITH p AS MATERIALIZED (SELECT * FROM {PARTITIONS} WHERE dropped_at IS NULL), "
         "edge AS MATERIALIZED (SELECT LEAST(%(until)s::bigint, (SELECT first_xid FROM p "
@@ -311,3 +325,215 @@ class PostgresLedger(LedgerStatements):
         self.rolling = PostgresRolling(spelling)
         self.following = PostgresFollowing()
         self.partitions = RangePartitions(spelling)
+
+
+# Functions inside the database.
+
+
+# A transaction that runs has a number that is not below the horizon, and an entry one above the
+# fence. Where it is otherwise, the table came from another server, or without its sequence, and the
+# entry would never be read. Only a rebase makes a fence, so nearly no transaction has to look.
+_NUMBERED = f"""IF f > 0 THEN
+    n := {NUMBERED};
+  END IF;"""
+_FENCED = "pg_current_xact_id()::text::bigint < h OR n < f"
+
+# The row of a total records that its counter has a ledger, so other counters needn't look.
+_OPEN = f"""
+  SELECT t.value INTO total FROM {COUNTER} t WHERE t.key = k AND t.outside IS NOT NULL;
+  IF NOT FOUND THEN
+    INSERT INTO {COUNTER} AS t (key, value, updated_at, outside)
+    VALUES (k, 0, STATEMENT_TIMESTAMP(), 0)
+    ON CONFLICT (key) DO UPDATE SET outside = COALESCE(t.outside, t.value)
+    RETURNING t.value INTO total;
+  END IF;
+  IF total::numeric + d NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+    outcome := {Outcome.OVERFLOW};
+    RETURN;
+  END IF;
+"""
+
+# RFC 9562: 48 bits of milliseconds, version 7, and chance with the variant in its place.
+_MINT = """(lpad(to_hex((date_part('epoch', {at}) * 1000)::bigint << 4 | 7), 13, '0')
+    || substr(gen_random_uuid()::text, 16))::uuid"""
+
+# NULL if it is refused: the caller then asks why.
+_APPEND = f"""
+CREATE OR REPLACE FUNCTION django_counters_append(k text, d bigint)
+RETURNS uuid {INDEXED} AS $body$
+DECLARE
+  h bigint; f bigint; n bigint; total numeric; token uuid;
+  at timestamptz := date_trunc('milliseconds', clock_timestamp());
+BEGIN
+  SELECT s.horizon, s.fence INTO h, f FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
+  IF {_FENCED} THEN
+    RETURN NULL;
+  END IF;
+  SELECT t.value INTO total FROM {COUNTER} t WHERE t.key = k AND t.outside IS NOT NULL;
+  IF total IS NULL THEN
+    PERFORM django_counters_open(ARRAY[k]);
+    SELECT t.value INTO total FROM {COUNTER} t WHERE t.key = k;
+  END IF;
+  IF total + d NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+    RETURN NULL;
+  END IF;
+  token := {_MINT.format(at="at")};
+  INSERT INTO {DELTAS} (token, created_at, key, delta, kind) VALUES (token, at, k, d, 0);
+  RETURN token;
+END $body$
+"""
+
+# A change of a counter without a ledger inserts the same row before it looks for an entry. One of
+# both waits for the other's transaction here, and then finds what it wrote. The row is deleted at
+# once and holds its place until the transaction ends. An advisory lock would do the same in shared
+# memory, which has room for some thousands.
+_CLAIM = f"""INSERT INTO {TOKENS} (digest, fingerprint, result, created_at)
+  VALUES (dg, '', '', at) ON CONFLICT DO NOTHING;"""
+_CLAIM_MANY = f"""INSERT INTO {TOKENS} (digest, fingerprint, result, created_at)
+  SELECT u.dg, '', '', u.at FROM unnest(dgs, ats) AS u (dg, at) ORDER BY u.dg
+  ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS claimed = ROW_COUNT;
+  DELETE FROM {TOKENS} t WHERE t.digest = ANY (dgs) AND t.fingerprint = '';"""
+
+# A token out of the window does not count, but its result can still be told if it counted within
+# it.
+_APPEND_ONCE = f"""
+CREATE OR REPLACE FUNCTION django_counters_append_once(
+  k text, d bigint, given uuid, at timestamptz, dg bytea, OUT outcome int)
+{INDEXED} AS $body$
+DECLARE
+  h bigint; f bigint; n bigint; total bigint; since timestamptz; known interval; old record;
+BEGIN
+  SELECT s.horizon, s.fence, s.tail_since, s.token_window INTO h, f, since, known
+  FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
+  IF {_FENCED} THEN
+    outcome := {Outcome.FENCED};
+    RETURN;
+  END IF;
+  {_CLAIM}
+  IF NOT FOUND THEN
+    outcome := {Outcome.CLAIMED};
+    RETURN;
+  END IF;
+  DELETE FROM {TOKENS} t WHERE t.digest = dg;
+  IF at > clock_timestamp() - COALESCE(known, INTERVAL '48 hours')
+    AND at < clock_timestamp() + {AHEAD} AND at >= COALESCE(since, at) THEN
+    {_OPEN}
+    INSERT INTO {DELTAS} (token, created_at, key, delta, kind) VALUES (given, at, k, d, 0)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      outcome := {Outcome.APPENDED};
+      RETURN;
+    END IF;
+  END IF;
+  EXECUTE 'SELECT e.key, e.delta FROM {DELTAS} e WHERE e.token = $1 AND e.created_at = $2'
+  INTO old USING given, at;
+  outcome := CASE WHEN old.key IS NULL THEN {Outcome.EXPIRED}
+    WHEN old.key = k AND old.delta = d THEN {Outcome.REPLAYED} ELSE {Outcome.CONFLICT} END;
+END $body$
+"""
+
+_OPEN_MANY = f"""
+CREATE OR REPLACE FUNCTION django_counters_open(ks text[]) RETURNS void {INDEXED} AS $body$
+BEGIN
+  INSERT INTO {COUNTER} AS t (key, value, updated_at, outside)
+  SELECT u.k, 0, STATEMENT_TIMESTAMP(), 0 FROM (SELECT DISTINCT unnest(ks) AS k) u
+  WHERE NOT EXISTS (SELECT FROM {COUNTER} o WHERE o.key = u.k AND o.outside IS NOT NULL)
+  ORDER BY u.k COLLATE "C"
+  ON CONFLICT (key) DO UPDATE SET outside = COALESCE(t.outside, t.value);
+END $body$
+"""
+
+_OVER = f"""
+  SELECT u.k INTO what FROM unnest(ks, ds) AS u (k, d) JOIN {COUNTER} t ON t.key = u.k
+  GROUP BY u.k, t.value
+  HAVING t.value + SUM(u.d) NOT BETWEEN -9223372036854775808 AND 9223372036854775807 LIMIT 1;
+  IF FOUND THEN
+    outcome := {Outcome.OVERFLOW};
+    RETURN;
+  END IF;
+"""
+
+_APPEND_MANY = f"""
+CREATE OR REPLACE FUNCTION django_counters_append_many(
+  ks text[], ds bigint[], OUT outcome int, OUT what text)
+{INDEXED} AS $body$
+DECLARE
+  h bigint; f bigint; n bigint;
+  at timestamptz := date_trunc('milliseconds', clock_timestamp());
+BEGIN
+  SELECT s.horizon, s.fence INTO h, f FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
+  IF {_FENCED} THEN
+    outcome := {Outcome.FENCED};
+    RETURN;
+  END IF;
+  PERFORM django_counters_open(ks);
+  {_OVER}
+  INSERT INTO {DELTAS} (token, created_at, key, delta, kind)
+  SELECT {_MINT.format(at="at")}, at, u.k, u.d, 0 FROM unnest(ks, ds) AS u (k, d);
+  outcome := {Outcome.APPENDED};
+END $body$
+"""
+
+# Sorted by token: of two batches with the same tokens one waits for the other, never both. Errors
+# are raised by the caller, who takes back the written rows.
+_APPEND_MANY_ONCE = f"""
+CREATE OR REPLACE FUNCTION django_counters_append_many_once(
+  ks text[], ds bigint[], ts uuid[], ats timestamptz[], dgs bytea[],
+  OUT outcome int, OUT what text, OUT replayed bigint)
+{INDEXED} AS $body$
+DECLARE
+  h bigint; f bigint; n bigint; since timestamptz; known interval; appended bigint;
+  claimed bigint;
+BEGIN
+  SELECT s.horizon, s.fence, s.tail_since, COALESCE(s.token_window, INTERVAL '48 hours')
+  INTO h, f, since, known FROM {HORIZON} s WHERE s.id = 1;
+  {_NUMBERED}
+  known := COALESCE(known, INTERVAL '48 hours');
+  IF {_FENCED} THEN
+    outcome := {Outcome.FENCED};
+    RETURN;
+  END IF;
+  {_CLAIM_MANY}
+  IF claimed < cardinality(dgs) THEN
+    outcome := {Outcome.CLAIMED};
+    RETURN;
+  END IF;
+  PERFORM django_counters_open(ks);
+  {_OVER}
+  INSERT INTO {DELTAS} (token, created_at, key, delta, kind)
+  SELECT u.t, u.at, u.k, u.d, 0 FROM unnest(ks, ds, ts, ats) AS u (k, d, t, at)
+  WHERE u.at > clock_timestamp() - known AND u.at < clock_timestamp() + {AHEAD}
+    AND u.at >= COALESCE(since, u.at)
+  ORDER BY u.t ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS appended = ROW_COUNT;
+  replayed := cardinality(ks) - appended;
+  outcome := CASE WHEN replayed = 0 THEN {Outcome.APPENDED} ELSE {Outcome.REPLAYED} END;
+  IF replayed > 0 THEN
+    EXECUTE 'SELECT u.t::text, CASE WHEN e.token IS NULL THEN {Outcome.EXPIRED} '
+      'ELSE {Outcome.CONFLICT} END FROM unnest($1, $2, $3, $4) AS u (k, d, t, at) '
+      'LEFT JOIN {DELTAS} e ON e.token = u.t AND e.created_at = u.at '
+      'AND e.created_at BETWEEN $5 AND $6 '
+      'WHERE e.token IS NULL OR e.key <> u.k OR e.delta <> u.d LIMIT 1'
+    INTO what, outcome USING ks, ds, ts, ats,
+      (SELECT MIN(a) FROM unnest(ats) AS a), (SELECT MAX(a) FROM unnest(ats) AS a);
+    outcome := COALESCE(outcome, {Outcome.REPLAYED});
+  END IF;
+END $body$
+"""
+
+_WAITING = f"""
+CREATE OR REPLACE FUNCTION django_counters_waiting(OUT entries bigint, OUT counters bigint)
+STABLE LANGUAGE plpgsql AS $body$
+DECLARE h bigint; f bigint; since timestamptz;
+BEGIN
+  {STATE}
+  EXECUTE 'SELECT COUNT(*), COUNT(DISTINCT e.key) {WAITS}'
+  INTO entries, counters USING h, f, since;
+END $body$
+"""
+
+FUNCTIONS = (_WAITING, _OPEN_MANY, _APPEND, _APPEND_ONCE, _APPEND_MANY, _APPEND_MANY_ONCE)

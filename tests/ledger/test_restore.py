@@ -16,6 +16,8 @@ from django.db import IntegrityError, OperationalError, connections, transaction
 
 from django_counters import clock
 from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.ledger import upkeep as ledger
+from django_counters.ledger.upkeep import maintain
 from django_counters.models import (
     Counter,
     CounterDelta,
@@ -23,12 +25,10 @@ from django_counters.models import (
     CounterIncident,
     CounterPartition,
 )
-from django_counters.stores.sql.dialects.postgresql.ledger_functions import SEQUENCE
+from django_counters.stores.sql.dialects.postgresql.tail_functions import SEQUENCE
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep import ledger
-from django_counters.upkeep.partitions import maintain
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow

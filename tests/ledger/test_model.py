@@ -21,6 +21,8 @@ from django_counters.exceptions import (
     TokenConflict,
     UnsupportedHistory,
 )
+from django_counters.ledger.horizon import SqlHorizon
+from django_counters.ledger.upkeep import rebase
 from django_counters.models import (
     Counter,
     CounterDelta,
@@ -29,14 +31,11 @@ from django_counters.models import (
     CounterShard,
     CounterToken,
 )
-from django_counters.stores.sql.horizon import SqlHorizon
 from django_counters.testing import override_counters
 from django_counters.tokens import Token, check_token, mint
-from django_counters.upkeep.ledger import rebase
 from django_counters.upkeep.rollup import rollup
 from django_counters.upkeep.verify import verify
-from django_counters.values import Appended
-from django_counters.write.entries import AppendedMany
+from django_counters.values import Appended, AppendedMany
 from tests import machines
 
 pytestmark = pytest.mark.rare

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django_counters import clock
 from django_counters.exceptions import UnsupportedBounds
+from django_counters.ledger.deltas import deltas_of
 from django_counters.options import Option, is_integer
 from django_counters.stores.base import DeltasStore, Outcome
 from django_counters.stores.sql.dialects import Table
@@ -75,7 +76,7 @@ class Ledger(Summed):
 
 
 def _build(table: Table, using: str, shared: Shared) -> Strategy:  # noqa: ARG001
-    return Ledger(shared.deltas(using))
+    return Ledger(shared.kept(deltas_of, using))
 
 
 DECLARED = Declaration(
@@ -87,7 +88,7 @@ DECLARED = Declaration(
             "retention_days",
             None,
             f"None or {LEAST_RETENTION} or more",
-            "For how many days entries are kept. None: for ever. "
+            "For how many days entries are kept. None: forever. "
             "The longest of all ledger namespaces counts for all.",
             lambda value: value is None or is_integer(value, LEAST_RETENTION),
             builds=False,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from functools import cached_property
 from uuid import UUID
 
 from django.db import Error
@@ -19,16 +19,15 @@ from django_counters.exceptions import (
     TokenConflict,
     TokenExpired,
 )
-from django_counters.stores.sql.dialects.ledger import AppendedEntry, Appends, Outcome
+from django_counters.ledger.sql import AppendedEntry, Appends, LedgerStatements, Outcome, statements
+from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.session import aware
+from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlReads
-from django_counters.tables import CounterHorizon
-from django_counters.tables.horizon import beginning
-from django_counters.tokens import Token, mint, moment_of
+from django_counters.tables.horizon import beginning, horizon_of
+from django_counters.tokens import AHEAD, Token, mint, moment_of
 from django_counters.types import INT8, Delta
 
-# The clocks of those who make tokens may be ahead by so much.
-AHEAD = timedelta(hours=1)
 RESTORED = "stems from another server, or from a later state of this one"
 
 
@@ -37,7 +36,7 @@ class SqlDeltas(SqlReads):
     its counter."""
 
     def append(self, key: str, by: int) -> UUID:
-        """Append an entry with a token of its own; the token."""
+        """Append an entry with a new token; return the token."""
         with self._explained(None):
             ((token,),) = self._session.run(self._appends.one, (key, by))
             if token is None:
@@ -46,24 +45,24 @@ class SqlDeltas(SqlReads):
         return token if isinstance(token, UUID) else UUID(token)
 
     def append_once(self, key: str, by: int, token: UUID) -> Outcome:
-        """Append an entry, unless its token was used: appended, replayed, or claimed elsewhere."""
+        """Append an entry, unless its token was used; return which of the two happened."""
         entry = self._entry(key, by, token)
         with self._explained(token):
             ((outcome,),) = self._session.run(self._appends.once, entry)
         return self._check(outcome, key, token)
 
     def append_many(self, entries: Sequence[tuple[str, int]]) -> None:
-        """Append entries with tokens of their own, all or none, in one statement."""
+        """Append entries with new tokens, all or none, in one statement."""
         columns = tuple(list(column) for column in zip(*entries, strict=True))
         with self.all_or_nothing(), self._explained(None):
             ((outcome, key),) = self._session.run(self._appends.many, columns)
             self._check(outcome, key, None)
 
     def append_many_once(self, entries: Mapping[UUID, tuple[str, int]]) -> int | None:
-        """Append entries whose tokens were not used; how many were. None: one is claimed elsewhere.
+        """Append the entries whose tokens weren't used; return how many were.
 
-        All or none: where a token was used for another entry, or is out of its window, nothing is
-        appended.
+        None if a token was used before its counter was in the ledger. All or none: if a token was
+        used for another entry, or is out of its window, nothing is appended.
         """
         given = [self._entry(key, by, token) for token, (key, by) in entries.items()]
         with self.all_or_nothing(), self._explained(min(entries)):
@@ -76,7 +75,7 @@ class SqlDeltas(SqlReads):
         return int(replayed)
 
     def copy(self, entries: Sequence[tuple[str, int]]) -> None:
-        """Append entries with tokens of their own by COPY, all or none."""
+        """Append entries with new tokens by COPY, all or none."""
         with self.all_or_nothing(), self._explained(None):
             ((outcome, moment),) = self._session.run(self._appends.check, ())
             self._check(outcome, "", None)
@@ -86,7 +85,7 @@ class SqlDeltas(SqlReads):
             self._session.copy(self._appends.copy, lines)
 
     def adjust(self, changes: Mapping[str, int]) -> Mapping[str, UUID]:
-        """Append an entry that corrects each counter; the tokens, each of its own."""
+        """Append an entry that corrects each counter; return their tokens."""
         with self._explained(None):
             ((outcome, moment),) = self._session.run(self._appends.check, ())
             self._check(outcome, "", None)
@@ -98,15 +97,14 @@ class SqlDeltas(SqlReads):
         return tokens
 
     def add_cells(self, deltas: Sequence[Delta]) -> None:
-        """Add to the cells of entries, within the transaction that appends them.
+        """Add to the cells of entries, in the transaction that appends them.
 
-        Appending never waits for another transaction: so the cells are those of a shard that no
-        transaction uses.
+        An append waits for no other transaction, so these cells are in a shard that none uses.
         """
         self._cells.add(deltas, apart=True)
 
     def open(self, keys: Sequence[str]) -> None:
-        """Make the totals that entries need, in the order of their keys."""
+        """Make the missing totals of entries, in the order of their keys."""
         self._session.run(self._appends.open, (self._session.dialect.keys(keys),))
 
     def _refuse_overflow(self, entries: Sequence[tuple[str, int]]) -> None:
@@ -118,18 +116,17 @@ class SqlDeltas(SqlReads):
             self._check(Outcome.OVERFLOW, key, None)
 
     def rolled_up(self, key: str) -> tuple[int, datetime]:
-        """The total alone, and the moment before which nothing is missing in it."""
+        """Return the total alone, and the moment before which it lacks no entry."""
         ((total, as_of),) = self._session.run(self._ledger.inquiry.total, (key,), writes=False)
         return int(total or 0), aware(as_of or clock.meant(beginning()), local=True)
 
-    @property
-    def _ledger(self) -> Any:
-        return self._session.dialect.ledger
+    @cached_property
+    def _ledger(self) -> LedgerStatements:
+        return statements(self._session.using)
 
     @property
     def _appends(self) -> Appends:
-        appends: Appends = self._ledger.appends
-        return appends
+        return self._ledger.appends
 
     def _entry(self, key: str, by: int, token: UUID) -> AppendedEntry:
         return AppendedEntry(key, by, token, moment_of(token), Token(str(token)).digest)
@@ -149,7 +146,7 @@ class SqlDeltas(SqlReads):
 
     @contextmanager
     def _explained(self, token: UUID | None) -> Iterator[None]:
-        """Say what an error of the database means here."""
+        """Turn errors of the database into those of the ledger."""
         try:
             yield
         except Error as error:
@@ -176,13 +173,8 @@ def _lines(entries: Sequence[tuple[str, int]], moment: datetime) -> Iterator[byt
         yield f"{mint(moment)}\t{created_at}\t{text}\t{by}\n".encode()
 
 
-def horizon_of(using: str) -> CounterHorizon:
-    """The state of the ledger of a database; its beginning where there is no row yet."""
-    return CounterHorizon._base_manager.using(using).first() or CounterHorizon()
-
-
 class PlainDeltas(SqlDeltas):
-    """The same where a database has no functions, and one writer at a time."""
+    """Entries in a database without functions, which has one writer at a time."""
 
     def append(self, key: str, by: int) -> UUID:
         """Append an entry with a token of its own; the token."""
@@ -200,7 +192,7 @@ class PlainDeltas(SqlDeltas):
     def append_many(self, entries: Sequence[tuple[str, int]]) -> None:
         """Append entries with tokens of their own, all or none."""
         now = clock.utc()
-        # Where many write, entries are inserted in the order of their tokens.
+        # Databases with several writers insert entries in the order of their tokens.
         tokens = sorted(mint(now) for _ in entries)
         self.append_many_once(dict(zip(tokens, entries, strict=True)))
 
@@ -218,9 +210,9 @@ class PlainDeltas(SqlDeltas):
         self.append_many(entries)
 
     def append_many_once(self, entries: Mapping[UUID, tuple[str, int]]) -> int | None:
-        """Append entries whose tokens were not used; how many were. None: one is claimed elsewhere.
+        """Append the entries whose tokens weren't used, as `SqlDeltas.append_many_once`.
 
-        Being the only writer from the first statement on, no transaction comes in between.
+        The first statement makes this the only writer, so no transaction comes in between.
         """
         given = [self._entry(key, by, token) for token, (key, by) in entries.items()]
         sql, run = self._ledger.appends, self._session.run
@@ -242,7 +234,7 @@ class PlainDeltas(SqlDeltas):
         return now - horizon_of(self._session.using).token_window, now + AHEAD
 
     def _compare(self, old: Sequence[AppendedEntry]) -> None:
-        """The former state has to be the same."""
+        """Refuse entries whose token was used for another change."""
         if not old:
             return
         tokens = self._session.dialect.keys([entry.token.hex for entry in old])
@@ -262,3 +254,9 @@ class PlainDeltas(SqlDeltas):
 
     def _stored(self, moment: datetime) -> str:
         return str(moment.replace(tzinfo=None))
+
+
+def deltas_of(using: str) -> SqlDeltas:
+    """Return the entries of a database."""
+    kind = SqlDeltas if dialect_of(using).appends_in_one_statement else PlainDeltas
+    return kind(NAMED, using)

@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from django_counters import clock
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.sql import Extent
 from django_counters.models import Counter, CounterDelta, CounterIncident
-from django_counters.stores.sql.dialects.ledger import Extent
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.tokens import mint
 from django_counters.upkeep.verify import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow

@@ -13,6 +13,8 @@ from django.db import connection, transaction
 from django_counters import clock
 from django_counters.contrib import series
 from django_counters.exceptions import HistoryNotKept, TokenExpired
+from django_counters.ledger.partitions import SqlPartitions
+from django_counters.ledger.upkeep import PartitionReport, maintain, rebase
 from django_counters.models import (
     Counter,
     CounterArchive,
@@ -21,17 +23,14 @@ from django_counters.models import (
     CounterPartition,
 )
 from django_counters.stores.sql.dialects.tables import DELTAS
-from django_counters.stores.sql.partitions import SqlPartitions
 from django_counters.tables.horizon import beginning
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.ledger import rebase
-from django_counters.upkeep.partitions import PartitionReport, maintain
 from django_counters.upkeep.verify import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import execute
+from tests.ledger.test_partitions import DAY, HOUR, QUARTER, append, ledger, present
 from tests.settling import let_others_end, roll_up
-from tests.upkeep.test_partitions import DAY, HOUR, QUARTER, append, ledger, present
 
 pytestmark = pytest.mark.django_db
 # Entries of a, which has 1000 from elsewhere, and of b.
