@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -69,8 +70,12 @@ class CountersConfig(AppConfig):
         post_migrate.connect(prepare_database, sender=self)
 
 
+@cache
 def _check(name: str) -> Callable[..., list[CheckMessage]]:
-    """Return a system check that is imported when it runs: a server that counts needs none."""
+    """Return a system check that is imported when it runs: a server that counts needs none.
+
+    For a name it's always the same function, because `ready` may run again: Django keeps a set.
+    """
 
     def check(**options: Any) -> list[CheckMessage]:
         function = getattr(import_module("django_counters.checks"), name)
