@@ -153,7 +153,8 @@ def _imported(path: str) -> Declaration:
 
 def _paths() -> dict[str, str]:
     of_apps = {name: path for one in features() for name, path in one.strategies.items()}
-    return {**of_apps, **STRATEGIES}
+    # Ours come first, and no app replaces them.
+    return {**STRATEGIES, **of_apps, **STRATEGIES}
 
 
 def declarations() -> list[Declaration]:
