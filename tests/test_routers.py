@@ -38,7 +38,12 @@ class Anywhere(ByLabel):
         return True
 
 
-MODELS = "django_counters_holds.CounterHold", "django_counters_regions.CounterRegion"
+MODELS = (
+    "django_counters_holds.CounterHold",
+    "django_counters_regions.CounterRegion",
+    "django_counters_series.CounterSample",
+    "django_counters_top.CounterRank",
+)
 LACKS = [
     ("counters.E064", f"Routers allow counters in 'other', and {model} not there.")
     for model in MODELS

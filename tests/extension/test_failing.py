@@ -218,7 +218,7 @@ def test_only_names_of_routes_are_compared_also_of_included_ones(
     "declared",
     [
         {"namespace_options": (Option("MAX_AGE", None, "", ""),)},
-        {"namespace_options": (Option("HISTORY", None, "", ""),)},
+        {"namespace_options": (Option("API", None, "", ""),)},
         {"actions": {"increment": "shop.increment"}},
         {"strategies": {"cached": "shop.CACHED"}},
     ],
