@@ -75,8 +75,7 @@ def values_of(
             found.update(strategy.values(group, age))
         return found
 
-    found = with_pending(names, using, read_some)
-    return with_owed(names, found, COUNTERS.reading(using))
+    return with_pending(names, using, read_some)
 
 
 def check_keys(keys: Iterable[object]) -> list[str]:
@@ -90,8 +89,15 @@ def with_pending(
     names: Sequence[str],
     using: str | None,
     read_some: Callable[[Sequence[str]], Values],
-) -> Values:
-    """Read values, with what the intakes of this process have of them."""
+) -> dict[str, int]:
+    """Read values, and add what this process has not counted yet, in intakes and in a collector.
+
+    A strategy whose increments wait elsewhere, in rows or in Redis, reads them itself: only so are
+    they of one moment with its total.
+
+    Raises:
+        Contention: amounts of an intake landed during each of many reads.
+    """
     found: Values = {}
     left = names
     for _ in range(ATTEMPTS):
@@ -104,7 +110,7 @@ def with_pending(
                 found[key] = found.get(key, 0) + by
             left.extend(again)
         if not left:
-            return found
+            return with_owed(names, found, COUNTERS.reading(using))
     raise Contention(key=left[0], attempts=ATTEMPTS)
 
 
@@ -177,12 +183,10 @@ def read(
 
     def read_it(_: Sequence[str]) -> dict[Hashable, int]:
         readings.append(strategy.read(name, consistency, age))
-        return {name: 0}
+        return {}
 
-    waits = with_pending([name], using, read_it)[name]
+    owed = with_pending([name], using, read_it)[name]
     reading = readings[-1]
-    collector = collector_of(COUNTERS.reading(using))
-    owed = waits + (collector.owed(name) if collector else 0)
     if not owed:
         return reading
     return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
