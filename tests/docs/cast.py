@@ -286,7 +286,7 @@ PAGES: dict[str, dict[str, Made]] = {
         "METRICS_TOKEN": lambda cast: "secret",
         "metrics.request": _scrape,
     },
-    "docs/how-to/redis-down.md": {"COUNTERS": lambda cast: {"views": {"STRATEGY": "cached"}}},
+    "docs/cached.md": {"COUNTERS": lambda cast: {"views": {"STRATEGY": "cached"}}},
     "docs/how-to/retries.md": {
         "import_lines.lines": lambda cast: [(1, _line(cast))],
         "webhook.event": lambda cast: {

@@ -57,7 +57,7 @@ QUESTIONS = [
         "questions": ("deleted and made again", "record deleted and made again", "tenants"),
         "how-to/adopt-a-column": ("IntegerField", "from an IntegerField"),
         "reference/databases": ("MySQL", "MariaDB"),
-        "how-to/redis-down": ("Redis down", "what happens when Redis is down"),
+        "cached": ("Redis down", "what happens when Redis is down"),
         "how-to/retries": ("exactly once from Celery", "celery exactly once"),
         "how-to/audit": ("restore a backup",),
         "regions": ("several regions", "regions"),
