@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "django_counters",
     "django_counters.contrib.buffers",
     "django_counters.contrib.holds",
+    "django_counters.contrib.likes",
     "django_counters.contrib.limits",
     "django_counters.contrib.streams",
     "django_counters.contrib.regions",

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from django_counters.exceptions import TokenConflict as TokenConflict
     from django_counters.exceptions import TokenExpired as TokenExpired
     from django_counters.exceptions import UnsavedInstance as UnsavedInstance
-    from django_counters.exceptions import UnsupportedActors as UnsupportedActors
     from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
+    from django_counters.exceptions import UnsupportedCondition as UnsupportedCondition
     from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
     from django_counters.exceptions import UnsupportedHistory as UnsupportedHistory
     from django_counters.exceptions import UnsupportedMaximum as UnsupportedMaximum
@@ -123,9 +123,9 @@ _HOMES = {
     "Unknown": "values",
     "UnsavedInstance": "exceptions",
     "UnsupportedBounds": "exceptions",
+    "UnsupportedCondition": "exceptions",
     "UnsupportedConsistency": "exceptions",
     "UnsupportedHistory": "exceptions",
-    "UnsupportedActors": "exceptions",
     "UnsupportedMaximum": "exceptions",
     "UnsupportedOption": "exceptions",
     "UnsupportedSeries": "exceptions",

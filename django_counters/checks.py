@@ -28,9 +28,8 @@ from django_counters.tables import CounterSource
 from django_counters.tables.standing import databases
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
-from django_counters.upkeep.actors import once_places
 from django_counters.upkeep.measures import declared_measures
-from django_counters.upkeep.places import caches
+from django_counters.upkeep.places import caches, columns
 
 if TYPE_CHECKING:
     from django_counters.cached.sources import RedisSource
@@ -426,7 +425,8 @@ def _wanted(setting: Any, alias: str) -> Iterator[tuple[str, str]]:
             "history": policy.options.get("history"),
         }
         yield from ((f"COUNTERS[{name!r}]", what) for what, given in asked.items() if given)
-    for place in once_places(alias):
-        if place.measure.condition is not None:
-            label = str(place.field or f"COUNTERS[{place.measure.name!r}]")
-            yield f"{label} ({place.measure.condition.reason})", "conditions"
+    measures = [(f"COUNTERS[{name!r}]", one.measure) for name, one in policies(setting).items()]
+    measures += ((str(field), field.measure) for field in columns(alias))
+    for label, measure in measures:
+        if measure is not None and measure.condition is not None:
+            yield f"{label} ({measure.condition.option.upper()})", "conditions"

@@ -86,6 +86,10 @@ class Conditional(Protocol):
     """The declaration of a condition, a part of a `Measure`. Equal declarations are equal."""
 
     @property
+    def option(self) -> str:
+        """The option that declares it, in small letters."""
+
+    @property
     def reason(self) -> str:
         """Why other changes are refused, as in "it counts once for each actor"."""
 
@@ -96,10 +100,8 @@ class Conditional(Protocol):
         Then nothing but a change on the condition may change it.
         """
 
-    def condition(self, change: Any, known: Any) -> Condition:
+    def condition(self, change: Any) -> Condition:
         """Return the condition of a `write.change.Change`. Called for each change.
-
-        ``known`` are the measures of the database, a `SqlMeasures`.
 
         Raises:
             CounterError: the change can't be made, or lacks what names the row.
@@ -107,3 +109,10 @@ class Conditional(Protocol):
 
     def refusal(self, key: str) -> Exception:
         """Return the error for a change that can't have the condition."""
+
+    def forget(self, owner: str, keys: Sequence[str], using: str) -> int:
+        """Delete the rows of counters; return their number.
+
+        Called by ``forget()`` before it takes their values away, in the same transaction, with the
+        arguments of `Feature.forget`. Deleting records calls that alone.
+        """

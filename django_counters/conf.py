@@ -25,7 +25,6 @@ from django_counters.exceptions import InvalidConfiguration, InvalidDelta
 from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
-from django_counters.projections.actors import ACTORS
 from django_counters.projections.base import Projection, finest_first
 from django_counters.projections.occurrences import OCCURRENCES
 from django_counters.projections.quotas import QUOTAS, value_ceiling
@@ -47,7 +46,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         "cached": "django_counters.cached.strategy.DECLARED",
     }
 )
-_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, ACTORS, OCCURRENCES)
+_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, OCCURRENCES)
 DEFAULT = "default"
 EXACT = exact.EXACT.recipe()
 

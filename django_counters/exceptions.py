@@ -137,8 +137,8 @@ class UnsupportedSeries(CounterError, LookupError):
     reason: str
 
 
-class UnsupportedActors(CounterError, LookupError):
-    """{key} does not count once for each actor: {reason}."""
+class UnsupportedCondition(CounterError, LookupError):
+    """{key} changes on a condition: {reason}. Use an exact counter."""
 
     key: str
     reason: str

@@ -67,9 +67,6 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "of values for each tag, keep a number of days for each period.",
         "E029": 'UNIQUE is a list of periods such as ["day"].',
         "E030": 'unique is a list of periods such as ["day"].',
-        "E031": 'ONCE is True or a time such as "30m", in an exact or a sharded namespace.',
-        "E032": 'once is True or a time such as "30m", of an exact or a slotted field that starts '
-        "at 0.",
         "E036": "CEILING is an integer, or of an exact namespace a dictionary of periods such as "
         '{"month": 10_000}.',
         "E037": "ceiling is an integer, or of an exact field a dictionary of periods such as "

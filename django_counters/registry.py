@@ -15,7 +15,6 @@ from django.utils.module_loading import import_string
 from django_counters.conf import DEFAULT, Policy, policies
 from django_counters.features import features
 from django_counters.stores.sql import identity
-from django_counters.stores.sql.actors import SqlActors
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.tables import records
@@ -47,7 +46,6 @@ class _Memory:
         self.corrections: dict[tuple[Table, str], SqlCorrections] = {}
         self.admitted: dict[str, set[str]] = {}
         self.measures: dict[str, SqlMeasures] = {}
-        self.actors: dict[str, SqlActors] = {}
         self.kept: dict[tuple[Callable[[str], Any], str], Any] = {}
 
 
@@ -142,11 +140,6 @@ class Registry:
         return self._of.measures.get(using) or self._of.measures.setdefault(
             using, SqlMeasures(using)
         )
-
-    def actors(self, using: str) -> SqlActors:
-        """The actors of a database."""
-        known = self._of.actors.get(using)
-        return known or self._of.actors.setdefault(using, SqlActors(using))
 
     def kept(self, make: Callable[[str], _V], using: str) -> _V:
         """Return the one object that a class or a function makes for a database."""

@@ -13,7 +13,8 @@ from django.db.models import Max, QuerySet
 from django_counters.contrib import holds, series
 from django_counters.contrib.holds.holding import Stock
 from django_counters.contrib.holds.models import CounterHold
-from django_counters.models import CounterActor, CounterIncident
+from django_counters.contrib.likes.models import CounterActor
+from django_counters.models import CounterIncident
 from django_counters.read.uniques import Distinct
 from django_counters.upkeep.verify import verify
 from example_project.blog.countries import cells

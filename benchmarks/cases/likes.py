@@ -16,7 +16,8 @@ from benchmarks.cases.cells import BOTH, SLICE, spending
 from benchmarks.harness import Action, Pair, Stored, Work, adds_up, expect
 from benchmarks.inspection import increment, value
 from benchmarks.models import Liked, NaiveCounter
-from django_counters.models import Counter, CounterActor
+from django_counters.contrib.likes.models import CounterActor
+from django_counters.models import Counter
 from example_project.scratch import tables
 
 _numbers = count()

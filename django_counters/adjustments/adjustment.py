@@ -38,7 +38,6 @@ from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Capabilities
 from django_counters.strategies.periods import booked, in_period
 from django_counters.strategies.refusals import period_name, refusal, refuse_beyond_quotas
-from django_counters.tables import CounterActor
 from django_counters.tables.standing import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
@@ -394,11 +393,8 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     measure = ref.measure
     parts: list[CellPart] = []
     stored = registry.measures(ref.using).find(measure.name) if measure else None
-    rows = (
-        forget_named(ref, lambda table, _: table is CounterActor)["CounterActor"]
-        if measure and measure.condition
-        else 0
-    )
+    condition = measure and measure.condition
+    rows = condition.forget("", [ref.text], ref.using) if condition else 0
     outside: Outside | None = None
     waiting = PendingParts((), ())
     if measure is not None and measure.counts_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from inspect import getattr_static, signature
@@ -23,9 +23,9 @@ from django_counters.exceptions import (
     UnsavedInstance,
 )
 from django_counters.features import forgetting
-from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, has_many, note_raw
+from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, note_raw
 from django_counters.measure import Measure
-from django_counters.projections.event import PLAIN, Event, Who
+from django_counters.projections.event import PLAIN, Event
 from django_counters.projections.quotas import value_ceiling
 from django_counters.read.values import check_age
 from django_counters.registry import in_effect, registry
@@ -35,7 +35,6 @@ from django_counters.strategies import slotted
 from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.tables.total import AssignedNumber, Loaded, TotalAttribute, TotalField
 from django_counters.tokens import optional_token
-from django_counters.twins import twin
 from django_counters.types import INT8, Bounds, Reading
 from django_counters.values import Result
 from django_counters.write.change import Change, Ref
@@ -363,7 +362,7 @@ def _start(field: BaseCounterField) -> Iterator[tuple[str, str]]:
         number = getattr(field, name)
         if number is not models.NOT_PROVIDED and number != 0:
             problem = f"The {name} is {number!r}. Remove it: a count of rows starts at 0."
-            yield "E032", problem
+            yield "E015", problem
 
 
 def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
@@ -444,22 +443,6 @@ class CounterAttribute(TotalAttribute):
     def model(self) -> type[models.Model]:
         """Return the model whose counter this is: the field's, or a child of it."""
         return self._heir or self.field.model
-
-    def has_many(
-        self, records: Iterable[object], who: Who, *, using: str | None = None
-    ) -> set[Any]:
-        """The primary keys of those records that an actor has counted, in one query.
-
-        ``liked = Post.likes.has_many(page, request.user)``, where the field declares ``once``.
-        ``records`` are instances, or primary keys.
-
-        Raises:
-            UnsupportedActors: the field declares no ``once``.
-            InvalidActor: this is no actor.
-        """
-        return has_many(self.field, self.model, records, who, using)
-
-    ahas_many = twin(has_many)
 
     def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
         if instance is None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from copy import copy
 from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
 
-from django.db import connections, models, router
+from django.db import models, router
 from django.db.models.sql import InsertQuery
 
 from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
-from django_counters.projections.event import BoundOptions, Event, Tags, Who, event_of
-from django_counters.read import actors
-from django_counters.read.actors import Actor
+from django_counters.projections.event import BoundOptions, Tags, Who, event_of
 from django_counters.read.values import ReadOptions
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
@@ -24,8 +21,7 @@ from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
 from django_counters.write import pipeline
 from django_counters.write.change import Ref
-from django_counters.write.records import native_of, of_record
-from django_counters.write.toggling import Toggled, toggle
+from django_counters.write.records import of_record
 
 
 class Counting:
@@ -34,9 +30,10 @@ class Counting:
     _field: Any  # a CounterField; said so, its descriptor would hide it from type checkers
     _instance: models.Model
 
-    def ref_in(self, using: str | None) -> Ref:
+    def ref_in(self, using: str | None, *, reads: bool = False) -> Ref:
         """Return the counter, for `write.records.ref_to`."""
-        ref: Ref = self._field.ref(self._instance, using)
+        alias = _reading(type(self._instance), using) if reads else using
+        ref: Ref = self._field.ref(self._instance, alias)
         return ref
 
     def show(self, value: int) -> None:
@@ -110,51 +107,6 @@ class Counting:
 
     amaximum = twin(maximum)
 
-    @alters_data
-    def toggle(self, who: Who, *, using: str | None = None) -> Toggled:
-        """Count an actor that does not count yet, else take the count back; see `increment`.
-
-        ``has, likes = post.likes.toggle(user)``. The new value is set on the instance.
-
-        Raises:
-            UnsupportedActors: the field declares no ``once``.
-            InvalidDelta: with a cool-down nothing is taken back.
-            UnsavedInstance, RecordMissing: there is no row.
-        """
-        field, instance = self._field, self._instance
-        toggled = toggle(field.ref(instance, using), Event(who=who))
-        if toggled.result.value is not None:
-            instance.__dict__[field.attname] = toggled.result.value
-        return toggled
-
-    def has(self, who: Who, *, using: str | None = None) -> bool:
-        """Whether an actor counts: with a cool-down, whether it is not over yet.
-
-        ``Post.likes.has_many(posts, user)`` asks for a page of records at once.
-        """
-        return bool(has_many(self._field, type(self._instance), [self._instance], who, using))
-
-    def actors(
-        self, *, limit: int = 20, before: str | None = None, using: str | None = None
-    ) -> list[Actor]:
-        """The actors that have counted, the last one first: ``[Actor(who, at)]``.
-
-        ``before``: the ``cursor`` of the last one of the page before.
-
-        Raises:
-            UnsupportedActors: the field declares no ``once``.
-            InvalidMoment: ``before`` is no cursor.
-            ValueError: ``limit`` is no integer from 1 to 1,000.
-        """
-        alias = _reading(type(self._instance), using)
-        place = self._field.declared()
-        key = str(self._field._key(self._instance, alias))
-        return actors.actors(place.measure, key, limit, before, alias, place.table.label)
-
-    atoggle = twin(toggle)
-    ahas = twin(has)
-    aactors = twin(actors)
-
     def read(
         self,
         *,
@@ -223,41 +175,6 @@ class Counting:
     avalue = twin(value)
     aincrement = twin(increment)
     adecrement = twin(decrement)
-
-
-def has_many(
-    field: Any, model: type[models.Model], given: Iterable[object], who: Who, using: str | None
-) -> set[Any]:
-    """The primary keys of those records, or those keys, that this actor has counted."""
-    alias = _reading(model, using)
-    place = field.declared()
-    asked: dict[str, object] = {}
-    keys: dict[object, object] = {}
-    for one in given:
-        if isinstance(one, models.Model):
-            asked[str(field._key(one, alias))] = one.pk
-        else:
-            keys[native_of(model, one, alias)] = one
-    asked.update(_by_rows(field, model, keys, alias))
-    return actors.has_many(place.measure, asked, who, alias, place.table.label)
-
-
-def _by_rows(
-    field: Any, model: type[models.Model], keys: dict[object, object], alias: str
-) -> dict[str, object]:
-    """The given keys, by the keys of the rows that have the column."""
-    pk: Any = field.model._meta.pk
-    own: Any = model._meta.pk
-    while own is not pk and getattr(own.remote_field, "parent_link", False):
-        own = own.target_field
-    if own is pk:
-        return {str(native): key for native, key in keys.items()}
-    # A child with a key of its own.
-    found = model._base_manager.using(alias).filter(pk__in=keys).values_list("pk", pk.attname)
-    return {
-        str(pk.get_db_prep_value(key, connections[alias])): keys[native_of(model, one, alias)]
-        for one, key in found
-    }
 
 
 def _reading(model: type[models.Model], using: str | None) -> str:

@@ -100,8 +100,6 @@ def verified(using: str, **asked: Any) -> Done:
     report = compare(using, **asked)
     drifts = [drift._asdict() for drift in report.drifts]
     text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
-    if report.measures:
-        text = f"{text}; {report.measures} kinds of counters compared with their actors"
     shown = [f"{d.key}: {d.actual}, not {d.expected}" for d in report.drifts[:MOST_SHOWN]]
     wrong = f"{len(drifts)} are not what they should be: {', '.join(shown)}"
     problems = [*([wrong] if drifts else []), *_failures(report.failed)]

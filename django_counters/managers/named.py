@@ -22,12 +22,10 @@ from django_counters.projections.event import (
     Who,
     event_of,
 )
-from django_counters.read import actors, history, values
-from django_counters.read.actors import Actor
+from django_counters.read import history, values
 from django_counters.read.history import Explanation
-from django_counters.read.values import ReadOptions, check_keys
+from django_counters.read.values import ReadOptions
 from django_counters.registry import registry
-from django_counters.tables.standing import COUNTERS
 from django_counters.tokens import Token, check_token, optional_token
 from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer, check_key
@@ -35,7 +33,6 @@ from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
 from django_counters.write.change import Change, named
 from django_counters.write.collector import is_native, within_synchronous_code
-from django_counters.write.toggling import Toggled, toggle
 
 if TYPE_CHECKING:
     from django_counters.adjustments.cases import AdjustedMany, Progress
@@ -360,64 +357,6 @@ class CounterManager(RowsManager[Row]):
         if is_native([key], using, writes=False):
             return await values.aread(key, **options)
         return await sync_to_async(self.read)(key, **options)
-
-    # Who has counted, where the namespace declares ``ONCE``.
-
-    def toggle(self, key: str, who: Who, *, using: str | None = None) -> Toggled:
-        """Count an actor that does not count yet, else take the count back.
-
-        ``has, result = Counter.objects.toggle("likes:post:5", user)``. Two at the same time are
-        one after the other: each of them has an effect.
-
-        Raises:
-            UnsupportedActors: the namespace declares no ``ONCE``.
-            InvalidDelta: with a cool-down nothing is taken back.
-            InvalidActor, and those of `increment`.
-        """
-        return toggle(named(key, using or self._db), Event(who=who))
-
-    def has(self, key: str, who: Who, *, using: str | None = None) -> bool:
-        """Whether an actor counts: with a cool-down, whether it is not over yet."""
-        return bool(self.has_many([key], who, using=using))
-
-    def has_many(self, keys: Iterable[str], who: Who, *, using: str | None = None) -> set[str]:
-        """The keys among these that an actor has counted, in one query for each namespace.
-
-        Raises:
-            UnsupportedActors: a namespace declares no ``ONCE``.
-            InvalidActor: this is no actor.
-        """
-        alias = COUNTERS.reading(using or self._db)
-        found: set[str] = set()
-        groups: dict[object, list[str]] = {}
-        for key in check_keys(keys):
-            groups.setdefault(registry.policy(key).measure, []).append(key)
-        for group in groups.values():
-            measure = registry.policy(group[0]).measure
-            asked: dict[str, object] = {key: key for key in group}
-            found |= set(map(str, actors.has_many(measure, asked, who, alias, group[0])))
-        return found
-
-    def actors(
-        self, key: str, *, limit: int = 20, before: str | None = None, using: str | None = None
-    ) -> list[Actor]:
-        """The actors that have counted, the last one first: ``[Actor(who, at)]``.
-
-        ``before``: the ``cursor`` of the last one of the page before.
-
-        Raises:
-            UnsupportedActors: the namespace declares no ``ONCE``.
-            InvalidMoment: ``before`` is no cursor.
-            ValueError: ``limit`` is no integer from 1 to 1,000.
-        """
-        measure = registry.policy(check_key(key)).measure
-        alias = COUNTERS.reading(using or self._db)
-        return actors.actors(measure, key, limit, before, alias, key)
-
-    atoggle = twin(toggle)
-    ahas = twin(has)
-    ahas_many = twin(has_many)
-    aactors = twin(actors)
 
     # The ledger.
 

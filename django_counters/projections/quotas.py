@@ -40,15 +40,11 @@ def _problems(ceiling: object, **_: object) -> Iterator[str]:
             yield f"the ceiling of a {period} is an integer from 1 on, not {most!r}."
 
 
-def _against(
-    ceiling: object, once: object, strategy: str, can: Capabilities, **_: object
-) -> Iterator[str]:
+def _against(ceiling: object, strategy: str, can: Capabilities, **_: object) -> Iterator[str]:
     if not isinstance(ceiling, Mapping):
         return
     if not can.ceilings:
         yield f"{strategy} cannot hold a ceiling of a period, exact can."
-    if once is not None:
-        yield "a ceiling of a period is not for counters that count once for each actor."
 
 
 QUOTAS = Projection(

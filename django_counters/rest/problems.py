@@ -82,7 +82,7 @@ _KINDS: Mapping[type[Exception], ProblemKind] = {
     errors.InvalidTags: ProblemKind(400, "invalid", ("reason",)),
     errors.InvalidMoment: ProblemKind(400, "invalid", ("reason",)),
     errors.InvalidActor: ProblemKind(400, "invalid", ("reason",)),
-    errors.UnsupportedActors: ProblemKind(400, "unsupported", ("key", "reason")),
+    errors.UnsupportedCondition: ProblemKind(400, "unsupported", ("key", "reason")),
     errors.UnsupportedSeries: ProblemKind(400, "unsupported", ("key", "reason")),
     errors.InvalidToken: ProblemKind(400, "invalid"),
     errors.UnsupportedBounds: ProblemKind(400, "unsupported"),

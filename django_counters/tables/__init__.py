@@ -9,7 +9,6 @@ from django.core.exceptions import ImproperlyConfigured
 if apps.apps_ready and not apps.is_installed("django_counters"):
     raise ImproperlyConfigured('Counters need "django_counters" in INSTALLED_APPS. Add it.')
 
-from django_counters.tables.actor import CounterActor
 from django_counters.tables.batch import CounterBatch, CounterSource
 from django_counters.tables.cell import CounterCell
 from django_counters.tables.horizon import CounterHorizon
@@ -23,7 +22,6 @@ from django_counters.tables.total import TotalField
 from django_counters.tables.unique import CounterMember, CounterUnique
 
 __all__ = [
-    "CounterActor",
     "CounterArchive",
     "CounterBatch",
     "CounterCell",

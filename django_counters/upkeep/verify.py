@@ -15,7 +15,6 @@ from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
 from django_counters.tables.standing import COUNTERS
-from django_counters.upkeep.actors import counting_actors, differing
 from django_counters.upkeep.hooks import attempted
 
 
@@ -27,15 +26,12 @@ class VerifyReport:
         checked: how many counters were looked at.
         partitions: how many sealed partitions were counted again, as a whole.
         drifts: counters whose total is not the sum of their entries. Partitions whose entries have
-            changed since they were sealed. Counters of actors (``once=True``) whose value is not
-            the number of their rows of actors. Drifts of other apps.
-        measures: how many namespaces and fields were looked at whose counters count actors.
+            changed since they were sealed. Drifts of apps.
         failed: apps that couldn't compare theirs, and the error of each.
     """
 
     checked: int = 0
     partitions: int = 0
-    measures: int = 0
     drifts: list[Drift] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -53,7 +49,6 @@ def verify(
     Counts from before the ledger, or by another strategy, are known and left out. Each difference
     becomes an incident; nothing is repaired. All counters are compared in one statement, so
     concurrent increments do no harm; sealed partitions are compared with the archive, one by one.
-    So are counters of a namespace or field that counts actors: value = rows.
 
     Args:
         using: the database.
@@ -72,9 +67,6 @@ def verify(
         known = known.annotate(head=Left("key", len(prefix))).filter(head=prefix)
     report.checked = known.count() if keys is None else len(keys)
     if keys is None:
-        places = [] if "conditions" in lacks else list(counting_actors(using, namespace))
-        report.measures = len(places)
-        report.drifts += (drift for place in places for drift in differing(place, using))
         for drifts in attempted(using, lambda feature: [*feature.drifts(using)], report.failed):
             report.drifts += (drift for drift in drifts if drift.key.startswith(prefix))
     for drift in report.drifts:

@@ -44,7 +44,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterShard": Fate.VALUE,
         "SlottedCounter": Fate.VALUE,
         "CounterDelta": Fate.VALUE,
-        "CounterActor": Fate.DELETED,
         "CounterCell": Fate.DELETED,
         "CounterOccurrence": Fate.DELETED,
         "CounterMember": Fate.DELETED,

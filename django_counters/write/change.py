@@ -209,7 +209,7 @@ def check_event(ref: Ref, event: Event) -> None:
     measure, known = ref.measure, registry.measures(ref.using)
     if measure is not None and measure.condition is not None:
         if event.who is not None:
-            measure.condition.condition(Change(ref, 1, event=event), known)
+            measure.condition.condition(Change(ref, 1, event=event))
         if not stored_periods(measure):
             event = event._replace(who=None)
         if event == PLAIN:

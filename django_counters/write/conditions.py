@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_counters.conditions import Condition, Conditional, ConditionResult
-from django_counters.exceptions import RecordMissing, UnsupportedActors
+from django_counters.exceptions import RecordMissing, UnsupportedCondition
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.conditions import SqlConditions
@@ -21,7 +21,7 @@ def change_on(declared: Conditional, asked: Change) -> Result:
     """Make a change if its condition is met, else return the present value as a `Replayed`.
 
     Raises:
-        UnsupportedActors: the strategy cannot promise it.
+        UnsupportedCondition: the strategy can't promise it.
         RecordMissing: the record is gone.
         CounterError: what the declaration raises.
     """
@@ -44,10 +44,10 @@ def _once(declared: Conditional, asked: Change, token: Token) -> Result:
 def _changed(declared: Conditional, asked: Change) -> Result:
     ref = asked.ref
     if not ref.recipe.can.conditions:
-        raise UnsupportedActors(key=ref.label, reason=f"{ref.strategy} cannot promise it")
+        raise UnsupportedCondition(key=ref.label, reason=f"{ref.strategy} can't promise it")
     found: Any = registry.strategy(ref.recipe, ref.table, ref.using)
     strategy: CountsOnConditions = found
-    condition = declared.condition(asked, registry.measures(ref.using))
+    condition = declared.condition(asked)
     delta = asked.apart
     result = strategy.apply_on(delta, condition) or _in_two_steps(strategy, delta, condition, ref)
     if not result.counted:

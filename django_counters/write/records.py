@@ -18,7 +18,7 @@ from django_counters.strategies import slotted
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables.counter import CounterColumns
 from django_counters.tables.slot import NAME_LENGTH, RECORD_ID_LENGTH
-from django_counters.tables.standing import SLOTS
+from django_counters.tables.standing import COUNTERS, SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.types import SUBJECT_LENGTH, UNBOUNDED, Bounds, why_no_key
 from django_counters.write.change import Ref, named
@@ -63,8 +63,10 @@ def column_of(model: type[models.Model], name: str) -> TotalField | None:
     return next((field for field in columns if field.name == name), None)
 
 
-def ref_to(counter: object, using: str | None = None) -> Ref:
+def ref_to(counter: object, using: str | None = None, *, reads: bool = False) -> Ref:
     """Return the counter that a call of an app names: a key, the value of a field, or a `Ref`.
+
+    ``reads``: it is only read, so a router chooses among the databases that are read from.
 
     Raises:
         InvalidKey: it isn't a counter.
@@ -72,8 +74,10 @@ def ref_to(counter: object, using: str | None = None) -> Ref:
     """
     if isinstance(counter, Ref):
         return counter
-    of_value: Callable[[str | None], Ref] | None = getattr(counter, "ref_in", None)
-    return of_value(using) if of_value else named(counter, using)
+    of_value: Callable[..., Ref] | None = getattr(counter, "ref_in", None)
+    if of_value:
+        return of_value(using, reads=reads)
+    return named(counter, COUNTERS.reading(using) if reads else using)
 
 
 def declared_options(ref: Ref) -> Mapping[str, Any]:

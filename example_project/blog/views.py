@@ -8,6 +8,7 @@ from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
 from django.views.decorators.http import require_POST, require_safe
 
 from django_counters import InvalidMoment, OutcomeUnknown
+from django_counters.contrib import likes
 from example_project.blog.countries import (
     TooOld,
     cell,
@@ -43,7 +44,7 @@ def post(request: HttpRequest, pk: int) -> HttpResponse:
         "post": found,
         "downloads": downloads,
         "by_country": table_of(found),
-        "is_liked": found.likes.has(liker(request)),
+        "is_liked": likes.has(found.likes, liker(request)),
     }
     return remembered(request, render(request, "blog/post.html", context))
 

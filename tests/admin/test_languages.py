@@ -69,7 +69,7 @@ ELSEWHERE: set[type[errors.CounterError]] = {
     *(errors.InitialOutOfBounds, errors.InvalidActor, errors.InvalidAdjustment),
     *(errors.InvalidConfiguration, errors.InvalidDelta, errors.InvalidKey, errors.InvalidMoment),
     *(errors.InvalidPeriod, errors.InvalidSketch, errors.InvalidTags, errors.InvalidToken),
-    *(errors.UnsavedInstance, errors.UnsupportedActors),
+    *(errors.UnsavedInstance, errors.UnsupportedCondition),
     errors.UnsupportedBounds,
     *(errors.UnsupportedConsistency, errors.UnsupportedHistory),
     *(errors.UnsupportedMaximum, errors.UnsupportedOption),

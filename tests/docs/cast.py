@@ -257,7 +257,7 @@ PAGES: dict[str, dict[str, Made]] = {
         "COUNTERS": lambda cast: {"likes": {"STRATEGY": "sharded"}},
     },
     "docs/series.md": {"call.customer": lambda cast: "acme"},
-    "docs/how-to/one-like-per-person.md": {"user": lambda cast: 7},
+    "docs/likes.md": {"user": lambda cast: 7},
     "docs/explanation/why-naive-ways-fail.md": {
         "job": _changed,
         "pk": _cached_pk,

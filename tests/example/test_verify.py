@@ -11,15 +11,10 @@ from django.conf import settings
 from django.db.models import F
 from django.utils.timezone import now
 
+from django_counters.contrib.likes.models import CounterActor
 from django_counters.contrib.top import CounterRank
 from django_counters.fields import CounterField
-from django_counters.models import (
-    Counter,
-    CounterActor,
-    CounterDelta,
-    CounterShard,
-    SlottedCounter,
-)
+from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.registry import registry
 from django_counters.tables import CounterCell, CounterMeasure
 from example_project import sales, seeds, verify

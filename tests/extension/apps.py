@@ -39,6 +39,12 @@ def _problems(mood: object, **_: object) -> Iterator[str]:
         yield f"{mood!r} isn't a mood. Use 'calm' or 'loud'."
 
 
+def _conditions(vouchers: object, **_: object) -> dict[str, Any]:
+    from tests.extension.vouchers import OncePerVoucher
+
+    return {"condition": OncePerVoucher()} if vouchers else {}
+
+
 class Moods(Feature):
     """What the app adds."""
 
@@ -51,6 +57,14 @@ class Moods(Feature):
             in_namespaces="E100",
             in_fields="E101",
             merges=True,
+        ),
+        Projection(
+            name="vouchers",
+            options=(Option("vouchers", False, "True or False", "Each voucher counts once."),),
+            problems=lambda **_: iter(()),
+            make=_conditions,
+            in_namespaces="E100",
+            in_fields="E101",
         ),
     )
     namespace_options = (
@@ -73,7 +87,9 @@ class Moods(Feature):
     commands = {"mood": "tests.extension.command"}
 
     def functions(self, vendor: str) -> Sequence[str]:
-        return [SHOUT] if vendor == "postgresql" else []
+        from tests.extension.vouchers import FUNCTIONS
+
+        return [SHOUT, *FUNCTIONS] if vendor == "postgresql" else []
 
     def hints(self) -> Mapping[str, str]:
         return {"E102": "Remove SHARED."}

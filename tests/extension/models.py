@@ -15,7 +15,19 @@ class Mood(models.Model):
     text = models.CharField(max_length=20, blank=True)
 
 
+class Voucher(models.Model):
+    """A voucher that a counter has taken."""
+
+    pk = models.CompositePrimaryKey("owner", "key", "code")
+    owner = models.CharField(max_length=200, blank=True)
+    key = models.CharField(max_length=200)
+    code = models.CharField(max_length=64)
+    used_at = models.DateTimeField()
+
+
 class Party(models.Model):
-    """A record with a counter that has a mood."""
+    """A record with a counter that has a mood, and two that take vouchers."""
 
     guests = CounterField(mood="loud")
+    drinks = CounterField(vouchers=True, ceiling=5)
+    snacks = CounterField(vouchers=True, strategy="slotted")

@@ -57,6 +57,7 @@ def main() -> int:
             "django.contrib.contenttypes",
             "django_counters",
             "django_counters.contrib.holds",
+            "django_counters.contrib.likes",
             "django_counters.contrib.series",
             "django_counters.contrib.top",
         ],

@@ -12,8 +12,9 @@ import pytest
 from django_counters import InsufficientCount, QuotaExceeded, clock
 from django_counters.cached.flush import flush
 from django_counters.contrib import holds, series, top
+from django_counters.contrib.likes.models import CounterActor
 from django_counters.exceptions import InvalidAdjustment
-from django_counters.models import Counter, CounterActor, CounterAdjustment
+from django_counters.models import Counter, CounterAdjustment
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.testing import override_counters
 from tests.adjustments.adjustables import (

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from django_counters.contrib import likes as likes_app
 from django_counters.contrib import series
+from django_counters.contrib.likes.models import CounterActor
 from django_counters.exceptions import CeilingExceeded, InvalidTags
-from django_counters.models import Counter, CounterActor, CounterCell
+from django_counters.models import Counter, CounterCell
 from django_counters.testing import override_counters
 from django_counters.upkeep.verify import verify
 from tests.testapp.models import Note
@@ -49,7 +51,7 @@ def test_a_like_is_in_the_cell_of_its_tag(strategy: str) -> None:
 
 def test_a_toggle_has_no_tag(strategy: str) -> None:
     for has in (True, False, True):
-        assert Counter.objects.toggle(KEY, "ann").has is has
+        assert likes_app.toggle(KEY, "ann").has is has
     assert by_country() == {None: 1}
     assert Counter.objects.value(KEY) == CounterActor.objects.count() == 1
 
@@ -63,7 +65,7 @@ def test_a_like_that_is_refused_is_in_no_cell(strategy: str) -> None:
             with pytest.raises(CeilingExceeded):
                 Counter.objects.increment(KEY, who="ann", tags={"country": "DE"})
     likes = int(strategy == "exact")
-    assert not Counter.objects.has(KEY, "ann")
+    assert not likes_app.has(KEY, "ann")
     assert (Counter.objects.value(KEY), CounterActor.objects.count()) == (likes, likes)
     assert sum(CounterCell.objects.values_list("value", flat=True)) == likes
 
@@ -94,5 +96,5 @@ def test_distinct_actors_beside_it(strategy: str) -> None:
         counts = series.of(KEY).per("day").last(1)
         assert counts.unique() == 2
         assert counts.total() == Counter.objects.value(KEY) == 1
-        assert Counter.objects.toggle(KEY, "eve").has
+        assert likes_app.toggle(KEY, "eve").has
         assert verify().drifts == []

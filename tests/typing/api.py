@@ -18,7 +18,7 @@ from django_counters import (
 )
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.cached.flush import FlushReport, flush
-from django_counters.contrib import series, top
+from django_counters.contrib import likes, series, top
 from django_counters.contrib.limits import Limit, LimitResult, limited
 from django_counters.contrib.series import Occurred, OccurrencePoint, Point
 from django_counters.decimals import AmountReading, CountedAmount
@@ -105,7 +105,7 @@ async def fields_async(post: Post, account: Account) -> None:
     assert_type(await post.views.aread(max_age=1), Reading)
     assert_type(await post.views.adecrement(2, floor=0), Counted | Unknown)
     assert_type(await Post.objects.aincrement(views=1), int)
-    assert_type(await Post.likes.ahas_many([1], "ann"), set[Any])
+    assert_type(await likes.ahas_many([1], "ann", field=Post.likes), set[Any])
     assert_type(await account.balance.adecrement(Decimal("0.5")), CountedAmount | Unknown)
     assert_type(await account.balance.aread(), AmountReading)
     assert_type(await account.balance.avalue(), Decimal)

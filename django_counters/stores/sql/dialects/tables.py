@@ -18,7 +18,6 @@ TOKENS = "django_counters_countertoken"
 PARTITIONS = "django_counters_counterpartition"
 ARCHIVE = "django_counters_counterarchive"
 UNIQUES = "django_counters_counterunique"
-ACTORS = "django_counters_counteractor"
 # On MySQL and MariaDB: a table of one row, which whoever adjusts holds.
 CHAIN = "django_counters_counterchain"
 

@@ -18,7 +18,7 @@ LACKS: Mapping[str, str] = MappingProxyType(
             "'exact' or 'raise'."
         ),
         "history": f"HISTORY isn't offered {_POSTGRESQL}, or count by period with PER.",
-        "conditions": f"Conditions aren't offered {_POSTGRESQL}, or remove the option.",
+        "conditions": f"A condition isn't offered {_POSTGRESQL}, or remove the option.",
     }
 )
 

@@ -31,7 +31,7 @@ class PostgresConditions(Conditions):
             change, held = f"SELECT django_counters_add({by}, %s, %s) WHERE {_counts(kind)}", ""
         else:
             change, held = sql.by_one(by, _counts(kind)), self.hold(table) if by < 0 else ""
-        return _together(kind, change, ("v",), one, by, held)
+        return _together(kind, table, change, ("v",), one, by, held)
 
     def spread(
         self,
@@ -55,7 +55,7 @@ class PostgresConditions(Conditions):
             change, held = sql.under(f" AND {_counts(kind)}"), self.hold(table)
         else:
             return None
-        return _together(kind, change, ("v", "n"), one, by, held)
+        return _together(kind, table, change, ("v", "n"), one, by, held)
 
 
 def _name(kind: ConditionKind) -> str:
@@ -68,7 +68,13 @@ def _counts(kind: ConditionKind) -> str:
 
 
 def _together(
-    kind: ConditionKind, change: str, columns: tuple[str, ...], one: str, by: int, held: str
+    kind: ConditionKind,
+    table: Table,
+    change: str,
+    columns: tuple[str, ...],
+    one: str,
+    by: int,
+    held: str,
 ) -> str:
     """A row, then a change, then the present value if nothing was changed.
 
@@ -79,7 +85,9 @@ def _together(
     values = ", ".join(f"%s::{column.type}" for column in kind.columns)
     value = "w.v" if last == "v" else f"CASE WHEN w.{last} IS NOT NULL THEN w.v END"
     given = ", ".join((value, *(f"w.{column}" for column in columns[1:])))
-    present = f"SELECT o.total + COALESCE(o.waits, 0) FROM ({one}) o (total, waits)"
+    # A record without a total is missing. A named counter may have shards alone.
+    total = "o.total" if table.pending.record else "COALESCE(o.total, 0)"
+    present = f"SELECT {total} + COALESCE(o.waits, 0) FROM ({one}) o (total, waits)"
     undone = f"{kind.unclaim}({', '.join(f'c.{letter}' for letter in letters)}, {by})"
     return (
         f"WITH {_name(kind)} ({row}) AS MATERIALIZED (SELECT {', '.join(letters[:-1])}, "

@@ -22,7 +22,6 @@ from django_counters.features import features
 from django_counters.measure import OWN_KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql import (
-    actor_functions,
     right_functions,
     tail_functions,
 )
@@ -368,7 +367,7 @@ def _wanted() -> dict[str, _Wanted]:
     """The functions of the core and of the installed apps, by their names."""
     # The ledger is imported when it is needed.
     ledger = import_string("django_counters.ledger.postgresql.FUNCTIONS")
-    first = (*actor_functions.FUNCTIONS, *tail_functions.FUNCTIONS, *ledger)
+    first = (*tail_functions.FUNCTIONS, *ledger)
     owned = [(_CORE, text) for text in (*first, *_FUNCTIONS)]
     for one in features():
         texts = (*map(_adding, (k for k in one.kinds if k.adds)), *one.functions("postgresql"))

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 from django.db import connection
 
-from django_counters.models import Counter, CounterActor
+from django_counters.contrib.likes.liking import Toggled, actors, has, toggle
+from django_counters.contrib.likes.models import CounterActor
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.values import Result
-from django_counters.write.toggling import Toggled
 from tests.testapp.models import Gem, Note
 
 ONCE: dict[str, Any] = {
@@ -44,9 +45,9 @@ def of_key(key: str) -> Likes:
     return Likes(
         partial(objects.increment, key),
         partial(objects.decrement, key),
-        partial(objects.toggle, key),
-        partial(objects.has, key),
-        partial(objects.actors, key),
+        partial(toggle, key),
+        partial(has, key),
+        partial(actors, key),
         partial(objects.value, key),
         rows.count,
     )
@@ -57,7 +58,13 @@ def of_field(model: Any, name: str, pk: Any) -> Likes:
     one, key = getattr(model, name).of(pk), model._meta.pk.get_db_prep_value(pk, connection)
     rows = CounterActor.objects.filter(key=str(key), measure__name=f"{model._meta.label}.{name}")
     return Likes(
-        one.increment, one.decrement, one.toggle, one.has, one.actors, one.value, rows.count
+        one.increment,
+        one.decrement,
+        partial(toggle, one),
+        partial(has, one),
+        partial(actors, one),
+        one.value,
+        rows.count,
     )
 
 

@@ -11,6 +11,7 @@ from django.db.models.signals import class_prepared
 from django.test.utils import isolate_apps
 
 from django_counters import CounterField
+from django_counters.contrib import likes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -77,11 +78,11 @@ def test_a_child_with_a_key_of_its_own_is_found_by_it(tracked: Callable[[], Any]
         Flyer.objects.create(code="two")
         Flyer.likes.of(one.pk).increment(who="ann")
         assert [paper.likes for paper in Paper.objects.order_by("pk")] == [0, 1, 0]
-        assert Flyer.likes.has_many([one], "ann") == {one.pk}
-        assert Flyer.likes.has_many([one.pk, "two", "none"], "ann") == {one.pk}
-        assert Paper.likes.has_many([1, 2, 3], "ann") == {one.paper_id}
+        assert likes.has_many([one], "ann", field=Flyer.likes) == {one.pk}
+        assert likes.has_many([one.pk, "two", "none"], "ann", field=Flyer.likes) == {one.pk}
+        assert likes.has_many([1, 2, 3], "ann", field=Paper.likes) == {one.paper_id}
         loaded = Flyer.objects.defer("likes").get(pk=one.pk)
-        assert [loaded.likes.toggle("bob").has for _ in range(2)] == [True, False]
+        assert [likes.toggle(loaded.likes, "bob").has for _ in range(2)] == [True, False]
         loaded.likes = 5
         del loaded.likes
         assert loaded.likes == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import transaction
 
-from tests.actors.conftest import Likes
+from tests.likes.conftest import Likes
 
 
 def test_once_and_back(likes: Likes) -> None:

@@ -1,12 +1,15 @@
-"""Who has counted, where each may count once."""
+"""Likes: who has counted what."""
 
 from __future__ import annotations
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.features import needs
 from django_counters.tables.counter import KeyField
 from django_counters.tables.measured import OfCounter
+
+needs("django_counters.contrib.likes")
 
 ACTOR_LENGTH = 64
 
@@ -14,8 +17,8 @@ ACTOR_LENGTH = 64
 class CounterActor(OfCounter):
     """One person who has counted one counter. Make and delete it by counting.
 
-    Of a counter with ``once=True`` there are as many rows as it has counted, at every commit. With
-    a cool-down ``created_at`` is when the person was last counted.
+    A counter with ``once=True`` has as many rows as it has counted, at every commit. With a
+    cool-down, ``created_at`` is when the person was last counted.
     """
 
     pk = models.CompositePrimaryKey("measure_id", "key", "actor")
@@ -25,6 +28,7 @@ class CounterActor(OfCounter):
     class Meta:
         verbose_name = _("counter actor")
         verbose_name_plural = _("counter actors")
+        db_table = "django_counters_counteractor"
         indexes = [
             # All that an actor has counted, and all of it for those who forget a person.
             models.Index(fields=["measure", "actor", "created_at"], name="counters_of_an_actor"),

@@ -1,0 +1,60 @@
+"""The app of likes, and what it adds to counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+from django_counters.contrib.likes.options import ONCE
+from django_counters.features import Drift, Feature, Leftover
+
+
+class Likes(Feature):
+    """The option ``once``, and the rows of actors."""
+
+    options = (ONCE,)
+    tables = ("django_counters_counteractor",)
+
+    def hints(self) -> Mapping[str, str]:
+        return {
+            "E031": 'Set ONCE to True, or to a time such as "30m". Use STRATEGY "exact" or '
+            '"sharded", and no FLOOR but 0.',
+            "E032": 'Set once to True, or to a time such as "30m". Use an exact or a slotted field '
+            "that starts at 0.",
+        }
+
+    def functions(self, vendor: str) -> Sequence[str]:
+        from django_counters.contrib.likes.sql import FUNCTIONS
+
+        return FUNCTIONS if vendor == "postgresql" else ()
+
+    def forget_actor(
+        self, actor: str, using: str, *, keep_counts: bool, dry_run: bool
+    ) -> Mapping[str, int]:
+        from django_counters.contrib.likes.upkeep import forget_person
+
+        return forget_person(actor, using, keep_counts=keep_counts, dry_run=dry_run)
+
+    def leftovers(self, using: str) -> Iterator[Leftover]:
+        """Return the rows of actors: ``forget()`` and ``counters forget-actor`` reach none."""
+        from django_counters.contrib.likes.sql import SqlActors
+
+        if rows := SqlActors(using).left():
+            yield Leftover("rows of actors", rows, "copy what you need of them, and delete them")
+
+    def drifts(self, using: str) -> Iterator[Drift]:
+        from django_counters.contrib.likes.upkeep import drifts
+
+        return drifts(using)
+
+
+class LikesConfig(AppConfig):
+    """The app."""
+
+    name = "django_counters.contrib.likes"
+    label = "django_counters_likes"
+    verbose_name = _("Likes")
+    default_auto_field = "django.db.models.BigAutoField"
+    counters_feature = Likes()
