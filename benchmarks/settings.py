@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django_counters.contrib.regions",
     "django_counters.contrib.series",
     "django_counters.contrib.top",
+    "django_counters.contrib.uniques",
     "benchmarks",
 ]
 USE_TZ = True

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from django_counters.exceptions import InvalidKey as InvalidKey
     from django_counters.exceptions import InvalidMoment as InvalidMoment
     from django_counters.exceptions import InvalidPeriod as InvalidPeriod
-    from django_counters.exceptions import InvalidSketch as InvalidSketch
     from django_counters.exceptions import InvalidTags as InvalidTags
     from django_counters.exceptions import InvalidToken as InvalidToken
     from django_counters.exceptions import LedgerFenced as LedgerFenced
@@ -102,7 +101,6 @@ _HOMES = {
     "InvalidActor": "exceptions",
     "InvalidMoment": "exceptions",
     "InvalidPeriod": "exceptions",
-    "InvalidSketch": "exceptions",
     "InvalidTags": "exceptions",
     "InvalidToken": "exceptions",
     "LedgerFenced": "exceptions",

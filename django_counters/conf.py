@@ -29,7 +29,6 @@ from django_counters.projections.base import Projection, finest_first
 from django_counters.projections.occurrences import OCCURRENCES
 from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
-from django_counters.projections.uniques import UNIQUES
 from django_counters.strategies import exact
 from django_counters.strategies.base import Intake
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
@@ -46,7 +45,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         "cached": "django_counters.cached.strategy.DECLARED",
     }
 )
-_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, UNIQUES, OCCURRENCES)
+_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, OCCURRENCES)
 DEFAULT = "default"
 EXACT = exact.EXACT.recipe()
 

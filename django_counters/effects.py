@@ -20,6 +20,7 @@ class _Kinds:
         self.ordered: Sequence[Kind] = OWN_KINDS
         self.named: Mapping[str, Kind] = {}
         self.marked: Mapping[str, Kind] = {}
+        self.of_members: Kind | None = None
 
     def of_now(self) -> Self:
         """Return itself, up to date."""
@@ -30,6 +31,7 @@ class _Kinds:
             _check_distinct(self.ordered)
             self.named = {kind.name: kind for kind in self.ordered}
             self.marked = {kind.mark: kind for kind in self.ordered if kind.mark}
+            self.of_members = next((kind for kind in self.ordered if kind.has_members), None)
             self._configs = apps.app_configs if apps.apps_ready else None
         return self
 
@@ -38,7 +40,7 @@ _kinds = _Kinds()
 
 
 def _check_distinct(kinds: Sequence[Kind]) -> None:
-    for attribute in ("name", "order", "mark"):
+    for attribute in ("name", "order", "mark", "has_members"):
         known: dict[object, Kind] = {}
         for kind in kinds:
             value = getattr(kind, attribute)
@@ -46,7 +48,7 @@ def _check_distinct(kinds: Sequence[Kind]) -> None:
             if other is not kind and value:
                 problem = (
                     f"The kinds {other!r} ({other.table}) and {kind!r} ({kind.table}) have the "
-                    f"same {attribute} {value!r}. Give the kind of your app another {attribute}."
+                    f"same {attribute} {value!r}. Give the kind of your app another one."
                 )
                 raise ImproperlyConfigured(problem)
 
@@ -55,7 +57,7 @@ def kinds() -> Sequence[Kind]:
     """Return all kinds, in the order in which each change writes them.
 
     Raises:
-        ImproperlyConfigured: two of them have the same name, order or mark.
+        ImproperlyConfigured: two of them have the same name, order or mark, or both have members.
     """
     return _kinds.of_now().ordered
 
@@ -80,6 +82,17 @@ def kind_named(name: str) -> Kind:
 def kind_marked(mark: str) -> Kind | None:
     """Return the kind that has a mark, as in Redis; None if no installed app has it."""
     return _kinds.of_now().marked.get(mark)
+
+
+def kind_of_members() -> Kind | None:
+    """Return the kind whose rows have members; None if no installed app has one."""
+    return _kinds.of_now().of_members
+
+
+def names_members(measure: Measure) -> bool:
+    """Return whether a change adds the actor of ``who`` to rows of its periods."""
+    kind = kind_of_members()
+    return kind is not None and bool(measure.by(kind))
 
 
 def stored_periods(measure: Measure) -> tuple[str, ...]:

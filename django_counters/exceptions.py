@@ -445,15 +445,6 @@ class InvalidPeriod(CounterError, ValueError):
     known: str
 
 
-class InvalidSketch(CounterError, ValueError):
-    """This is no sketch of a set: {reason}.
-
-    Raised instead of counting what was damaged, or was never stored by this app.
-    """
-
-    reason: str
-
-
 class LandingRefused(CounterError, DatabaseError):
     """Nothing may land in the database now: {reason}."""
 

@@ -404,6 +404,13 @@ class Feature:
         """Return the periodic jobs. Called by ``counters upkeep``, and by the Celery task."""
         return ()
 
+    def rollup(self, using: str, *, dry_run: bool) -> Mapping[str, int]:  # noqa: ARG002
+        """Fold pending rows: how many of each kind, also in a dry run, which changes nothing.
+
+        Called by each rollup after the totals, outside of transactions as a rule.
+        """
+        return {}
+
     def prune(self, using: str) -> Mapping[str, int]:  # noqa: ARG002
         """Delete expired rows: how many of each kind, which the command prints.
 

@@ -65,8 +65,6 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "of values for each tag, KEEP a number of days for each period.",
         "E028": 'per and occurrences are lists of periods such as ["hour", "day"], tags a number '
         "of values for each tag, keep a number of days for each period.",
-        "E029": 'UNIQUE is a list of periods such as ["day"].',
-        "E030": 'unique is a list of periods such as ["day"].',
         "E036": "CEILING is an integer, or of an exact namespace a dictionary of periods such as "
         '{"month": 10_000}.',
         "E037": "ceiling is an integer, or of an exact field a dictionary of periods such as "

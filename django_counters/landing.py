@@ -29,13 +29,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, DataError
 
 from django_counters import clock
 from django_counters.conf import EXACT
+from django_counters.effects import kinds
 from django_counters.exceptions import (
     CounterError,
     CounterUnavailable,
@@ -46,21 +47,19 @@ from django_counters.exceptions import (
 )
 from django_counters.ledger.deltas import deltas_of
 from django_counters.ledger.upkeep import make_ahead, partitions_ahead, too_few
-from django_counters.measure import Measure
+from django_counters.measure import Kind, Measure
 from django_counters.projections.derived import with_derived
 from django_counters.registry import registry
-from django_counters.sketches import Sketch
 from django_counters.stores.base import Outcome, Parcel, Tokened
 from django_counters.stores.sql.batches import OLDEST, REMEMBERED, SqlBatches
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.tables import NAMED
-from django_counters.stores.sql.uniques import Place, place_of
 from django_counters.tables import CounterIncident
 from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
-from django_counters.types import Batch, Cell, Delta, counter_of, merged
+from django_counters.types import Batch, Cell, Delta, Place, counter_of, merged, place_of
 from django_counters.types import Sums as CellSums
 from django_counters.upkeep.measures import declared_measures
 from django_counters.upkeep.places import columns, present_name
@@ -160,8 +159,9 @@ def add_up(amounts: dict[str, int], more: Mapping[str, int]) -> None:
 
 # By how much counters change: by place and key. The place of named counters is "".
 Sums = Mapping[str, Mapping[str, int]]
-# Actors of sets that are too many to be named.
-Registers = Mapping[tuple[str, Cell], Sketch]
+# What else lands for sets: see `Parcel.more`.
+More = Mapping[Kind, Mapping[tuple[str, Cell], Any]]
+_Where = Callable[[str, Cell], tuple[str, Cell]]
 # By their numbers.
 _Measures = Mapping[int, tuple[Measure, Stored]]
 # How many increments with tokens one statement appends.
@@ -258,12 +258,15 @@ class ParcelLanding:
             sums = sums_of(due, tokened)
         ids = [parcel.name for parcel in due]
         cells = [parcel.cells for parcel in due]
-        registers = [parcel.registers for parcel in due]
+        more = [parcel.more for parcel in due]
         self._add(_with_records_of(cells, sums), landed, ids)
         if landed.refused:
             cells = [_without(landed.refused, part) for part in cells]
-            registers = [_without(landed.refused, part) for part in registers]
-        self._add_cells([*cells, *counted], registers, landed, ids)
+            more = [
+                {kind: _without(landed.refused, of_kind) for kind, of_kind in part.items()}
+                for part in more
+            ]
+        self._add_cells([*cells, *counted], more, landed, ids)
         return landed
 
     def _due(self, fresh: Sequence[Parcel], landed: Landed) -> list[Parcel]:
@@ -403,36 +406,45 @@ class ParcelLanding:
     def _add_cells(
         self,
         parts: Sequence[CellSums[str]],
-        registers: Sequence[Registers],
+        more: Sequence[More],
         landed: Landed,
         due: Sequence[str],
     ) -> None:
-        """Add to cells, and to sets of actors, for increments that are in the totals or the ledger
+        """Add to cells, and to sets of members, for increments that are in the totals or the ledger
         now."""
         if not any(parts):
             return
         found: dict[tuple[str, Cell | None], int] = {}
-        members: dict[Place, set[int]] = {}
+        members: dict[Kind, dict[Place, set[int]]] = {}
         measures = self._measures()
         where = self._where(measures)
         for (counter, cell), by in chain.from_iterable(part.items() for part in parts):
             if cell is not None:
                 key, own = where(counter, cell)
                 if own.member:
-                    members.setdefault(place_of(key, own), set()).add(own.member)
+                    sets = members.setdefault(own.kind, {})
+                    sets.setdefault(place_of(key, own), set()).add(own.member)
                 else:
                     found[key, own] = found.get((key, own), 0) + by
         declared = {number: measure for number, (measure, _) in measures.items()}
         over = self._land_cells({one: by for one, by in found.items() if by}, declared)
-        sets = {place: Sketch.of(of) for place, of in members.items()}
-        for (counter, cell), sketch in chain.from_iterable(part.items() for part in registers):
-            place = place_of(*where(counter, cell))
-            sets[place] = sets.get(place, Sketch()) | sketch
-        self._batches.land_sets(sets)
+        self._land_members(members, more, where)
         if over:
             landed.quarantine(
                 "cells", {f"{key} {cell}": by for (key, cell), by in over.items()}, due
             )
+
+    def _land_members(
+        self, members: Mapping[Kind, Mapping[Place, set[int]]], more: Sequence[More], where: _Where
+    ) -> None:
+        others: dict[Kind, dict[Place, list[Any]]] = {}
+        for kind, of_kind in chain.from_iterable(part.items() for part in more):
+            for (counter, cell), value in of_kind.items():
+                place = place_of(*where(counter, cell))
+                others.setdefault(kind, {}).setdefault(place, []).append(value)
+        for kind in kinds():
+            if kind in members or kind in others:
+                self._batches.land_members(kind, members.get(kind, {}), others.get(kind, {}))
 
     def _land_cells(self, sums: CellSums[str], measures: Mapping[int, Measure]) -> CellSums[str]:
         """Add to cells; those whose values do not fit keep no others from landing."""
@@ -446,7 +458,7 @@ class ParcelLanding:
             self._land_cells({one: sums[one] for one in half}, measures) for half in halves
         )
 
-    def _where(self, measures: _Measures) -> Callable[[str, Cell], tuple[str, Cell]]:
+    def _where(self, measures: _Measures) -> _Where:
         """Makes of a counter and its cell the key and the cell that are stored.
 
         Values of tags that are not to be counted apart become ``~``.
@@ -469,7 +481,7 @@ class ParcelLanding:
         """The declared measures of this database, by their numbers."""
         known = registry.measures(self._using)
         declared = [one for one in declared_measures(self._using) if known.find(one.name)]
-        # Also what others have not completed yet: sums are ranked by what is declared here.
+        # Also what others have not completed yet: rows are derived by what is declared here.
         return {stored.id: (one, stored) for one in declared for stored in [known.ensure(one)]}
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,13 @@ TAG_LENGTH = 60
 # Of all values of one change together, encoded.
 TAGS_LENGTH = 200
 MOST_TAGS = 8
+# A member is a number from 1 to 2**52 - 1: 0 is none.
+MEMBER_BITS = 52
+PLACE_BITS = 14
+# If a set has too many members to name them, it is registers: a place for each value of 14 bits.
+REGISTERS = 1 << PLACE_BITS
+# The highest rank in a register: that of a member whose other bits are zeros.
+HIGHEST = MEMBER_BITS - PLACE_BITS + 1
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -40,6 +48,9 @@ class Kind:
             when these cells are written.
         mark: a letter that stands for the kind in Redis, if its rows have numbers and are pending
             there.
+        lands: the dotted path of a function that keeps the members that land, if rows have some:
+            ``lands(session, members, more)`` takes members by `Place`, and lists of what else was
+            pending of each place.
         order: its place among all kinds. Each change writes them in this order, which is a lock
             order: two servers with different ones can deadlock. So it never changes, and doesn't
             depend on ``INSTALLED_APPS``. Apps outside of this package start at 1000.
@@ -53,6 +64,7 @@ class Kind:
     each: bool = False
     derived: bool = False
     mark: str = ""
+    lands: str = ""
     order: int = field(kw_only=True)
     pick: Callable[[Sequence[Any]], tuple[Any, ...]] = field(init=False)
 
@@ -73,6 +85,11 @@ class Kind:
         return self.columns.endswith("d")
 
     @property
+    def has_members(self) -> bool:
+        """Whether each row is of one actor, for changes that say ``who``."""
+        return "w" in self.columns
+
+    @property
     def is_sharded(self) -> bool:
         """Whether writers that don't wait for each other add to its numbers."""
         return "n" in self.columns
@@ -83,7 +100,6 @@ class Kind:
 
 
 SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd", order=10)
-MEMBER = Kind("member", "unique", "django_counters_countermember", "mkpstw", each=True, order=20)
 OCCURRENCE = Kind(
     "occurrence",
     "occurrences",
@@ -94,7 +110,7 @@ OCCURRENCE = Kind(
     order=40,
 )
 #: The kinds of the core.
-OWN_KINDS = (SUM, MEMBER, OCCURRENCE)
+OWN_KINDS = (SUM, OCCURRENCE)
 
 
 class Measure(NamedTuple):
@@ -105,7 +121,6 @@ class Measure(NamedTuple):
         per: the periods that are stored, the finest first.
         tags: how many values of each tag are kept apart; later ones are counted as ``~``.
         keep: for how many days a period is kept; for ever where it is not named.
-        unique: by which periods distinct actors are counted.
         condition: what has to be so that a change counts; None if each counts.
         quotas: by how much a counter may be increased in each of some periods; these are stored.
         more: the periods of other kinds, by the names of their options.
@@ -115,7 +130,6 @@ class Measure(NamedTuple):
     per: tuple[str, ...]
     tags: tuple[tuple[str, int], ...] = ()
     keep: tuple[tuple[str, int], ...] = ()
-    unique: tuple[str, ...] = ()
     condition: Conditional | None = None
     quotas: tuple[tuple[str, int], ...] = ()
     more: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -133,3 +147,13 @@ class Measure(NamedTuple):
     def counts_rows(self) -> bool:
         """Return whether its value is the number of rows of its condition."""
         return self.condition is not None and self.condition.counts_rows
+
+
+def member_of(text: str, key: bytes) -> int:
+    """Return the member that stands for a text. It can't be made without the key."""
+    return member_in(blake2b(text.encode(), key=key, digest_size=8).digest())
+
+
+def member_in(digest: bytes) -> int:
+    """Return the first 52 of 64 bits; 1 if they are all zeros."""
+    return int.from_bytes(digest, "big") >> 64 - MEMBER_BITS or 1

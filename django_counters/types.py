@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from django_counters.exceptions import InvalidDelta, InvalidKey
@@ -79,6 +79,15 @@ class Cell(NamedTuple):
     def added(self, by: int) -> int:
         """What a change of the counter by an amount adds."""
         return 1 if self.kind.each else by
+
+
+#: Measure, key, period, start and tags: a set of members.
+Place: TypeAlias = tuple[int, str, int, datetime, str]
+
+
+def place_of(key: str, cell: Cell) -> Place:
+    """Return the set that the member of a cell belongs to."""
+    return cell.measure, key, cell.period, cell.start, cell.tags
 
 
 class Effect(NamedTuple):

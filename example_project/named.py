@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from django.db.models import F, Q
 
+from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.models import (
     Counter,
     CounterArchive,
     CounterCell,
     CounterDelta,
-    CounterMember,
     CounterPartition,
     CounterShard,
-    CounterUnique,
 )
 
 

@@ -10,12 +10,12 @@ from datetime import date
 from django.db.models import Count as DbCount
 from django.db.models import Max, QuerySet
 
-from django_counters.contrib import holds, series
+from django_counters.contrib import holds, series, uniques
 from django_counters.contrib.holds.holding import Stock
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.likes.models import CounterActor
+from django_counters.contrib.uniques import Distinct
 from django_counters.models import CounterIncident
-from django_counters.read.uniques import Distinct
 from django_counters.upkeep.verify import verify
 from example_project.blog.countries import cells
 from example_project.blog.models import Post
@@ -95,7 +95,7 @@ def snapshot() -> Snapshot:
         expired=baskets().filter(state=CounterHold.State.EXPIRED).count(),
         days=cells(Post.objects.all(), DAYS),
         weeks=weeks(),
-        visitors={key: series.of(key).per("day").last(DAYS).unique() for key in visits},
+        visitors={key: uniques.count(series.of(key).per("day").last(DAYS)) for key in visits},
         people=people(),
     )
 

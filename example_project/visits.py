@@ -10,9 +10,9 @@ from uuid import uuid4
 from django.http import HttpRequest, HttpResponse
 
 from django_counters import OutcomeUnknown
-from django_counters.contrib import series
+from django_counters.contrib import series, uniques
+from django_counters.contrib.uniques import Distinct
 from django_counters.models import Counter
-from django_counters.read.uniques import Distinct
 from example_project.people import VISITOR_COOKIE, VISITOR_HEADER
 from example_project.tally import COUNTED_HEADER, UNKNOWN
 
@@ -52,7 +52,7 @@ def remembered(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 def visitors_today(*pages: str) -> Distinct:
     """How many different visitors these pages have had today, as far as it has landed."""
     keys = [f"visits:{page}" for page in pages]
-    return series.of(keys).per("day").last(1).unique()
+    return uniques.count(series.of(keys).per("day").last(1))
 
 
 def is_known(increment: Callable[[], object]) -> bool:

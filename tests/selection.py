@@ -91,7 +91,6 @@ TABLE = {
     "rest/test_idempotency.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
     "rest/test_idempotency_dying.py": Row(("dialect", "newest"), "keys are claimed in SQL"),
     "series": Row(SQL, "history and charts, down to their SQL"),
-    "sketches": Row(("newest",), "arithmetic: pure Python"),
     "stores": Row(EVERYWHERE, "SQL, and the driver under it"),
     "strategies": Row(SQL, "each strategy, down to its SQL"),
     "streams": Row(("dialect", "server"), "messages of streams, landed in SQL"),
@@ -109,7 +108,8 @@ TABLE = {
     "test_spread_model.py": Row(SQL, "as strategies"),
     "test_unstable.py": Row(NOWHERE, "how pytest runs them"),
     "together": Row(SQL, "what several capabilities do at once, down to its SQL"),
-    "top": Row(("dialect", "server", "newest"), "ranks, down to their SQL"),
+    "top": Row(SQL, "ranks, down to their SQL"),
+    "uniques": Row(SQL, "sets of actors, down to their SQL"),
     "upkeep": Row(
         ("dialect", "mariadb", "server"), "partitions, triggers, rollups and flushes in SQL"
     ),

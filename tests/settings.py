@@ -59,6 +59,7 @@ INSTALLED_APPS = [
     "django_counters.contrib.regions",
     "django_counters.contrib.series",
     "django_counters.contrib.top",
+    "django_counters.contrib.uniques",
     "example_project.blog",
     "example_project.shop",
     "example_project.live",

@@ -17,7 +17,7 @@ from django_counters import contrib
 PACKAGE = Path(contrib.__path__[0]).parent
 CAPABILITIES = [one.name for one in iter_modules(contrib.__path__)]
 # The capabilities that others need.
-NEEDED = {"top": "series"}
+NEEDED = {"top": "series", "uniques": "series"}
 # What an app declares, in files without models.
 DECLARED = (".apps", ".options")
 # Migrates and counts. The folders in the arguments are in use, all others may be gone.

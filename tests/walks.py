@@ -35,7 +35,7 @@ PAGE = ROOT / "docs" / "explanation" / "how-it-is-built.md"
 PLACE = re.compile(r"(?<=<!-- walk: )(\w+) -->\n.*?(?=\n<!-- end -->)", re.DOTALL)
 PACKAGE = f"{ROOT / 'django_counters'}{os.sep}"
 APPS = ("django.contrib.auth", "django.contrib.contenttypes", "django_counters")
-CONTRIB: tuple[str, ...] = ()
+CONTRIB: tuple[str, ...] = ("likes",)
 SAVEPOINT = re.compile(r"[\"`]s\d+_x\d+[\"`]")
 # They send a statement.
 SENDERS = ("Kept.run", "Wire.run")

@@ -16,7 +16,8 @@ from benchmarks.database import known
 from benchmarks.harness import Pair, Work, WrongSum, loop, loops, remain
 from benchmarks.inspection import execute
 from benchmarks.models import DaySketch, Visited
-from django_counters.sketches import ERROR, Sketch, member_of, union
+from django_counters.contrib.uniques.sketches import ERROR, Sketch, union
+from django_counters.measure import member_of
 from example_project.scratch import tables
 
 DAYS = 30

@@ -21,7 +21,9 @@ from django_counters.cached.requests import (
     Requests,
     RoundTrip,
 )
+from django_counters.effects import kind_of_members
 from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.measure import REGISTERS
 from django_counters.redis.aclient import aclient_of
 from django_counters.redis.addresses import Address
 from django_counters.redis.client import _clients, client_of
@@ -38,7 +40,6 @@ from django_counters.redis.keys import (
     set_in,
 )
 from django_counters.redis.routes import STATES, State
-from django_counters.sketches import REGISTERS, ROUGH, Sketch
 from django_counters.stores.base import Parcel, Tokened
 from django_counters.types import Cell
 
@@ -274,8 +275,10 @@ class _Read(NamedTuple):
 
     def parcel(self, sealed: SealedGeneration, source: str) -> Parcel:
         """All of it, under the id of the generation."""
-        sets = {where: Sketch(ROUGH, bytes(body)) for where, body in self.registers.items()}
-        told = self.sums, sealed.slot, self.tokens, self.cells, self.strange, sets
+        kind = kind_of_members()
+        sets = {where: bytes(body) for where, body in self.registers.items()}
+        more = {kind: sets} if kind and sets else {}
+        told = self.sums, sealed.slot, self.tokens, self.cells, self.strange, more
         return Parcel(sealed.generation, source, *told)
 
     def take(self, name: str, text: str) -> None:

@@ -56,7 +56,7 @@ def rollup(using: str) -> Done:
         f"{report.rows} rows folded, {report.orphans} without a record dropped, "
         f"{report.left} left; {report.entries} entries folded, {report.waiting} left"
     )
-    text += f"; {report.members} actors put into their sets" if report.members else ""
+    text += "".join(f", {number} {name}" for name, number in report.others.items() if number)
     stuck = ", ".join(report.stuck)
     problems = [f"These do not fit, or have no possible record: {stuck}"] if stuck else []
     return Done(text, {"database": using, **asdict(report)}, problems)

@@ -20,7 +20,6 @@ from django_counters.metrics.facts import (
     RECENT,
     Facts,
     Incidents,
-    Members,
     Redis,
     Unfolded,
     added,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 # The facts that findings are about.
 NEEDED = (
-    *("spread", "members", "ledger", "redises"),
+    *("spread", "ledger", "redises"),
     *("incidents", "rooms", "strangers", "guard", "added"),
 )
 _COMMAND = "manage.py counters"
@@ -98,8 +97,6 @@ def findings(found: Facts) -> Iterator[Finding]:
         yield from hindrances
         return
     yield from map(_unfolded, found.spread or ())
-    for members in found.members or ():
-        yield _of_members(members, found.ledger)
     if found.ledger:
         yield from _of_ledger(found.ledger)
     for redis in found.redises or ():
@@ -154,17 +151,6 @@ def _unfolded(one: Unfolded) -> Finding:
     told = {"strategy": one.left_by, "command": command}
     left = _("left from %(strategy)s: %(command)s folds it") % told
     return Finding(*waits, left, needed=True, command=command)
-
-
-def _of_members(one: Members, ledger: State | None) -> Finding:
-    """Members that wait. A database without named counters does not know of the last rollup."""
-    waits = (f"members of {one.subject}", "", one.rows, one.counters)
-    if ledger is None or one.waits(ledger.idle) <= LATE:
-        return Finding(*waits)
-    command = f"{_COMMAND} upkeep rollup"
-    told = {"minutes": LATE // timedelta(minutes=1), "command": command}
-    never = _("no rollup has ended for %(minutes)d minutes: does %(command)s run?") % told
-    return Finding(*waits, never, needed=True, command=command)
 
 
 def _of_ledger(found: State) -> Iterator[Finding]:

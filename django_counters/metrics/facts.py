@@ -28,7 +28,7 @@ from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.identity import identity_of
-from django_counters.tables import CounterBatch, CounterIncident, CounterMember
+from django_counters.tables import CounterBatch, CounterIncident
 from django_counters.tables.standing import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of
 from django_counters.upkeep.hooks import attempted, contained
@@ -82,26 +82,6 @@ class Unfolded(NamedTuple):
     left_by: str
     rows: int
     counters: int
-
-
-class Members(NamedTuple):
-    """The members of one namespace or field that wait for a rollup.
-
-    Attributes:
-        subject: the namespace, or ``app.Model.field``.
-        rows: how many members wait.
-        counters: the number of their counters.
-        age: how long ago it was declared: none of them waits for longer.
-    """
-
-    subject: str
-    rows: int
-    counters: int
-    age: timedelta
-
-    def waits(self, idle: timedelta | None) -> timedelta:
-        """For how long some of them may have waited, given how long ago the last rollup was."""
-        return self.age if idle is None else min(self.age, idle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +163,6 @@ class Facts:
         using: the database.
         tables: the names of all its tables.
         spread: the amount that waits in shards and slots.
-        members: the actors who wait to be put into sets.
         ledger: the state of the ledger.
         redises: the state of each Redis.
         incidents: the recent incidents, by kind.
@@ -200,7 +179,6 @@ class Facts:
     using: str
     tables: frozenset[str] | None = None
     spread: tuple[Unfolded, ...] | None = None
-    members: tuple[Members, ...] | None = None
     ledger: State | None = None
     redises: tuple[Redis, ...] | None = None
     incidents: tuple[Incidents, ...] | None = None
@@ -321,23 +299,6 @@ def _spread(using: str) -> tuple[Unfolded, ...]:
                 subject = namespace or _("(no namespace)")
                 found.append(Unfolded(subject, strategy, "sharded", *left))
     return tuple(found)
-
-
-def _members(using: str) -> tuple[Members, ...]:
-    """Return the pending members of a database. One query."""
-    if not router.allow_migrate_model(using, CounterMember):
-        return ()
-    rows = CounterMember._base_manager.using(using).values("measure__name", "measure__made_at")
-    found = rows.annotate(rows=Count("member"), counters=Count("key", distinct=True))
-    return tuple(
-        Members(
-            row["measure__name"],
-            row["rows"],
-            row["counters"],
-            clock.utc() - clock.meant(row["measure__made_at"]),
-        )
-        for row in found.order_by("measure__name")
-    )
 
 
 def _redises(using: str) -> tuple[Redis, ...]:
@@ -495,7 +456,6 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
             lambda using: frozenset(connections[using].introspection.table_names()),
         ),
         "spread": (gettext_noop("shards and slots"), _spread),
-        "members": (gettext_noop("members"), _members),
         "ledger": (gettext_noop("ledger"), state),
         "redises": (gettext_noop("Redis"), _redises),
         "incidents": (gettext_noop("incidents"), _incidents),

@@ -13,12 +13,11 @@ from django.utils.functional import Promise
 
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
-from django_counters.effects import kinds
+from django_counters.effects import kinds, names_members, stored_periods
 from django_counters.exceptions import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
-from django_counters.measure import MEMBER, OTHER, SEPARATOR, SUM, TAG_LENGTH, TAGS_LENGTH, Measure
+from django_counters.measure import OTHER, SEPARATOR, TAG_LENGTH, TAGS_LENGTH, Measure, member_of
 from django_counters.projections.derived import derived_of
 from django_counters.projections.event import PLAIN, Event, Who, actor_of
-from django_counters.sketches import member_of
 from django_counters.stores.sql.measures import AHEAD, SqlMeasures, Stored
 from django_counters.tokens import Token, moment_of
 from django_counters.types import Cell, Effect
@@ -57,7 +56,7 @@ def effects_of(
         InvalidActor: ``who`` cannot be one, or is given to a decrement.
     """
     at, tags, who = event
-    if measure is None or not (measure.per or measure.unique):
+    if measure is None or not (measure.per or stored_periods(measure)):
         if event == PLAIN:
             return ()
         asked = "tags" if tags is not None else "at" if at is not None else "who"
@@ -90,7 +89,7 @@ def effects_of(
 def _check_who(measure: Measure, key: str, by: int, who: Who) -> None:
     if who is None:
         return
-    if not measure.unique:
+    if not names_members(measure):
         raise UnsupportedSeries(key=key, reason="who needs unique periods, and it declares none")
     if by < 0:
         raise InvalidActor(who=who, reason="a decrement takes no one out of a set; leave who out")
@@ -141,9 +140,10 @@ def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, ta
     if not any(made.values()):
         reason = f"no period of {measure.name} is kept for so long"
         raise InvalidMoment(moment=moment, reason=reason)
-    sums, sets = made[SUM], made.pop(MEMBER)
-    ones = tuple(Effect(cell, 1) for kind, cells in made.items() if kind.each for cell in cells)
-    return _Cells((*sums, *derived_of(measure, sums)), ones, sets)
+    sums = [cell for kind, cells in made.items() if not kind.each for cell in cells]
+    sets = [cell for kind, cells in made.items() if kind.has_members for cell in cells]
+    ones = [Effect(c, 1) for kind in made if kind.each and not kind.has_members for c in made[kind]]
+    return _Cells((*sums, *derived_of(measure, sums)), tuple(ones), tuple(sets))
 
 
 _cells_now = lru_cache(maxsize=256)(_cells)

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from django_counters.clock import utc
-from django_counters.effects import kind_marked
-from django_counters.measure import MEMBER, SUM
-from django_counters.sketches import HIGHEST, REGISTERS
+from django_counters.effects import kind_marked, kind_of_members
+from django_counters.measure import HIGHEST, REGISTERS, SUM
 from django_counters.types import Cell
 
 SLOTS = 16
@@ -96,8 +95,13 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     of = *_period_in(measure, period, start), tags
     if not last:
         return counter, Cell(*of)
-    kind = kind_marked(last[0])
-    return counter, Cell(*of, kind=kind) if kind else Cell(*of, int(last[0]), MEMBER)
+    if kind := kind_marked(last[0]):
+        return counter, Cell(*of, kind=kind)
+    member, kind = int(last[0]), kind_of_members()
+    if kind is None:
+        # Its app isn't installed: nobody knows its table.
+        raise ValueError(field)
+    return counter, Cell(*of, member, kind)
 
 
 def set_in(field: str) -> tuple[str, Cell, int | None] | None:
@@ -112,7 +116,8 @@ def set_in(field: str) -> tuple[str, Cell, int | None] | None:
         return None
     kind, _, numbers = field.partition(".")
     found = cell_in(CELL + numbers)
-    if found is None or found[1].kind is not SUM or not (kind == COUNT or kind[2:] in _CHUNKS):
+    is_known = kind == COUNT or kind[2:] in _CHUNKS
+    if found is None or found[1].kind is not SUM or not is_known or kind_of_members() is None:
         raise ValueError(field)
     return *found, _CHUNKS.get(kind[2:])
 

@@ -14,6 +14,7 @@ from django.db.models.query import ModelIterable
 
 from django_counters.access import ACTIONS, CLOSED, Access, access_of, access_problems
 from django_counters.adjustments.approval import ask
+from django_counters.effects import names_members
 from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import actions
 from django_counters.fields import CounterField, counter_fields
@@ -196,7 +197,7 @@ class Target(ABC):
     @property
     def counts_actors(self) -> bool:
         """Return whether it has to know who counts: for its condition, or distinct actors."""
-        return self.has_condition or (self.measure is not None and bool(self.measure.unique))
+        return self.has_condition or (self.measure is not None and names_members(self.measure))
 
     @property
     def has_condition(self) -> bool:
@@ -214,7 +215,7 @@ class Target(ABC):
         Raises:
             UnsupportedSeries, InvalidTags, InvalidMoment: it cannot be counted so.
         """
-        if self.has_condition and self.measure and not self.measure.unique:
+        if self.has_condition and self.measure and not names_members(self.measure):
             # The condition takes the actor, and no set does.
             event = event_of(event.at, event.tags)
         if event is not PLAIN:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from django_counters.conditions import Condition, ConditionResult
 from django_counters.exceptions import CounterError
-from django_counters.sketches import Sketch
+from django_counters.measure import Kind
 from django_counters.types import Amounts, Cell, Delta, Sums
 
 
@@ -80,7 +80,7 @@ class Parcel(NamedTuple):
         tokens: increments that have a UUIDv7 each; they are part of the sums, too.
         cells: by how much cells change, by counter and cell; without those of ``tokens``.
         strange: unreadable entries that were found beside them.
-        registers: actors of sets that have too many to be named in ``cells``, by counter and set.
+        more: what else lands for the sets of a kind, by counter and set: see `Kind.lands`.
         moves: the positions that it is between, of parts of sources that are landed in order.
     """
 
@@ -91,7 +91,7 @@ class Parcel(NamedTuple):
     tokens: Mapping[str, Tokened] = {}
     cells: Sums[str] = {}
     strange: Mapping[str, str] = {}
-    registers: Mapping[tuple[str, Cell], Sketch] = {}
+    more: Mapping[Kind, Mapping[tuple[str, Cell], Any]] = {}
     moves: Sequence[Move] = ()
 
     @property

@@ -19,7 +19,6 @@ from django_counters.tables.partition import CounterArchive, CounterPartition
 from django_counters.tables.position import CounterPosition
 from django_counters.tables.token import CounterToken
 from django_counters.tables.total import TotalField
-from django_counters.tables.unique import CounterMember, CounterUnique
 
 __all__ = [
     "CounterArchive",
@@ -28,13 +27,11 @@ __all__ = [
     "CounterHorizon",
     "CounterIncident",
     "CounterMeasure",
-    "CounterMember",
     "CounterOccurrence",
     "CounterPartition",
     "CounterPosition",
     "CounterSource",
     "CounterTag",
     "CounterToken",
-    "CounterUnique",
     "TotalField",
 ]

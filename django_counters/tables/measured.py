@@ -73,8 +73,13 @@ class OfPeriod(OfCounter):
     """
 
     of_kind: ClassVar[Kind]
+
     period = models.SmallIntegerField(_("period"), choices=Period.choices)
     start = models.DateTimeField(_("start"))
 
     class Meta:
         abstract = True
+
+    @classmethod
+    def before_pruning(cls, using: str) -> None:
+        """Prepare rows to be found by the start of their period. Called outside of transactions."""

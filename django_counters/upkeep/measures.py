@@ -16,7 +16,6 @@ from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.session import Session
-from django_counters.stores.sql.uniques import SqlUniques
 from django_counters.tables import CounterCell, CounterMeasure
 from django_counters.tables.measured import OfPeriod
 from django_counters.tables.standing import COUNTERS
@@ -70,26 +69,29 @@ def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
     """
     if not router.allow_migrate_model(using, CounterCell):
         return 0
-    # Members are found by their keys alone. In sets they are found by the start of their periods.
-    SqlUniques(Session(using)).fold()
-    measures, gone = registry.measures(using), 0
-    cells = SqlCells(Session(using))
-    for measure in declared_measures(using):
-        stored = measures.find(measure.name)
-        if stored is None:
-            continue
-        for period, days in measure.keep:
-            # One that began before is kept as long as a part of it is.
-            since = clock.utc() - timedelta(days=days)
-            before, _ = period_of(period, since, ZoneInfo(stored.zone))
-            place = stored.id, PERIODS.index(period) + 1, before
-            found: Tally[str] = Tally()
-            for table in OfPeriod.tables():
-                forgotten = cells.forget(table._meta.db_table, *place)
-                # What follows from others is known as long as they are.
-                if not table.of_kind.derived:
-                    found[table.of_kind.known_as(period)] += forgotten
-            for name in +found:
-                measures.forgotten(measure.name, name, before)
-                gone += found[name]
+    for table in OfPeriod.tables():
+        table.before_pruning(using)
+    return sum(_prune(measure, using) for measure in declared_measures(using))
+
+
+def _prune(measure: Measure, using: str) -> int:
+    measures, cells = registry.measures(using), SqlCells(Session(using))
+    stored, gone = measures.find(measure.name), 0
+    if stored is None:
+        return gone
+    for period, days in measure.keep:
+        # One that began before is kept as long as a part of it is.
+        since = clock.utc() - timedelta(days=days)
+        before, _ = period_of(period, since, ZoneInfo(stored.zone))
+        place = stored.id, PERIODS.index(period) + 1, before
+        found: Tally[str] = Tally()
+        for table in OfPeriod.tables():
+            key = [field.attname for field in table._meta.pk_fields]
+            forgotten = cells.forget(table._meta.db_table, key, *place)
+            # What is derived from others is known as long as they are.
+            if not table.of_kind.derived:
+                found[table.of_kind.known_as(period)] += forgotten
+        for name in +found:
+            measures.forgotten(measure.name, name, before)
+            gone += found[name]
     return gone

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from django.db import DEFAULT_DB_ALIAS, router
+from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.exceptions import CounterOverflow
+from django_counters.features import features
 from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.ledger.upkeep import fold_entries
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded
-from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
-from django_counters.stores.sql.uniques import SqlUniques
-from django_counters.tables import CounterUnique
 from django_counters.tables.standing import COUNTERS
 from django_counters.upkeep.places import Foldable, places, renamed
 
@@ -36,7 +34,7 @@ class RollupReport:
             model; their increments stay pending.
         entries: how many entries of the ledger were folded.
         waiting: how many entries wait now: of transactions that have not ended, or new.
-        members: how many actors were put into their sets, or wait for that in a dry run.
+        others: rows of other apps that were folded, or wait for that in a dry run, by their name.
     """
 
     rows: int = 0
@@ -46,7 +44,7 @@ class RollupReport:
     stuck: list[str] = field(default_factory=list)
     entries: int = 0
     waiting: int = 0
-    members: int = 0
+    others: dict[str, int] = field(default_factory=dict)
 
 
 def rollup(
@@ -84,9 +82,8 @@ def rollup(
             report.counters += folded.counters
             report.stuck.extend(folded.stuck)
         report.waiting = SqlInquiry(NAMED, using).waiting()[0]
-    if router.allow_migrate_model(using, CounterUnique):
-        uniques = SqlUniques(Session(using))
-        report.members = uniques.waiting() if dry_run else uniques.fold()
+    for feature in features():
+        report.others |= feature.rollup(using, dry_run=dry_run)
     if not dry_run:
         seconds = time.monotonic() - began
         upkeep_done.tell(RollupReport, work="rollup", using=using, seconds=seconds, report=report)

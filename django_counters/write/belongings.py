@@ -46,8 +46,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterDelta": Fate.VALUE,
         "CounterCell": Fate.DELETED,
         "CounterOccurrence": Fate.DELETED,
-        "CounterMember": Fate.DELETED,
-        "CounterUnique": Fate.DELETED,
         # They are about people, or about what another table says.
         "CounterAdjustment": Fate.KEPT,
         "AdjustmentRequest": Fate.KEPT,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db import models, router
 
-from django_counters.effects import stored_periods
+from django_counters.effects import names_members, stored_periods
 from django_counters.exceptions import UnsupportedBounds
 from django_counters.measure import Measure
 from django_counters.projections.cells import effects_of
@@ -161,7 +161,7 @@ class Change(NamedTuple):
             if not stored_periods(ref.measure) and event.at is None and event.tags is None:
                 return Delta(ref.key, self.by, bounds, self.route)
             # An actor who takes something back stays in the sets of distinct actors.
-            seen = ref.measure.unique and self.by > 0
+            seen = names_members(ref.measure) and self.by > 0
             event = event if seen else event._replace(who=None)
         known = registry.measures(ref.using)
         effects = effects_of(

@@ -103,7 +103,7 @@ ACCESS = {
     "who": (
         f"`{access.ADDRESS!r}`",
         "By what visitors are told apart who are not logged in and say no `who`, where [distinct "
-        "actors](../how-to/count-unique-visitors.md) are counted. Empty: they are not counted as "
+        "actors](../uniques.md) are counted. Empty: they are not counted as "
         "actors.",
     ),
 }

@@ -68,7 +68,7 @@ ELSEWHERE: set[type[errors.CounterError]] = {
     *(errors.HistoryNotKept,),
     *(errors.InitialOutOfBounds, errors.InvalidActor, errors.InvalidAdjustment),
     *(errors.InvalidConfiguration, errors.InvalidDelta, errors.InvalidKey, errors.InvalidMoment),
-    *(errors.InvalidPeriod, errors.InvalidSketch, errors.InvalidTags, errors.InvalidToken),
+    *(errors.InvalidPeriod, errors.InvalidTags, errors.InvalidToken),
     *(errors.UnsavedInstance, errors.UnsupportedCondition),
     errors.UnsupportedBounds,
     *(errors.UnsupportedConsistency, errors.UnsupportedHistory),

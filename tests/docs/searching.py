@@ -48,7 +48,7 @@ QUESTIONS = [
     Question(typed, answer)
     for answer, several in {
         "explanation/choose": ("strategy for likes", "likes strategy", "which strategy"),
-        "how-to/count-unique-visitors": ("unique visitors", "how many unique visitors"),
+        "uniques": ("unique visitors", "how many unique visitors"),
         "series": ("views per day", "count per hour", "count over time"),
         "top": ("top 10 this week", "top ten", "leaderboard"),
         "limits": ("rate limits", "rate limit", "limit requests"),

@@ -27,12 +27,12 @@ def apply(name: str) -> None:
     from django_counters.stores.sql.batches import SqlBatches
 
     if name == LEFT_OUT:
-        land_sets = SqlBatches.land_sets
+        land_members = SqlBatches.land_members
 
-        def land_others(self: SqlBatches, sets: Any) -> None:
-            land_sets(self, dict(list(sets.items())[1:]))
+        def land_others(self: SqlBatches, kind: Any, members: Any, more: Any) -> None:
+            land_members(self, kind, dict(list(members.items())[1:]), more)
 
-        pytest.MonkeyPatch().setattr(SqlBatches, "land_sets", land_others)
+        pytest.MonkeyPatch().setattr(SqlBatches, "land_members", land_others)
         return
     original = SqlBatches.claim
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import psycopg
 
-from django_counters.sketches import Sketch, member_of
+from django_counters.contrib.uniques.sketches import Sketch
+from django_counters.measure import member_of
 
 _SETS = "SELECT key, kind, body FROM django_counters_counterunique WHERE period = 3"
 _SECRETS = "SELECT name, secret FROM django_counters_countermeasure"

@@ -60,6 +60,7 @@ def main() -> int:
             "django_counters.contrib.likes",
             "django_counters.contrib.series",
             "django_counters.contrib.top",
+            "django_counters.contrib.uniques",
         ],
         REST_FRAMEWORK={"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema"},
     )

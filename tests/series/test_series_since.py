@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from django_counters import clock
-from django_counters.contrib import series, top
+from django_counters.contrib import series, top, uniques
 from django_counters.exceptions import HistoryNotKept
 from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
@@ -104,12 +104,12 @@ class TestPartial:
         "each": (lambda month: month.last(1).each()["hits:a"][0].value, 8),
         "total": (lambda month: month.last(1).total(), 8),
         "starts": (lambda month: len(month.last(2).starts()), 3),
-        "unique": (lambda month: month.last(1).unique(), 1),
-        "uniques": (lambda month: [point.value for point in month.last(2).uniques()], [0, 1]),
+        "unique": (lambda month: uniques.count(month.last(1)), 1),
+        "uniques": (lambda month: [point.value for point in uniques.points(month.last(2))], [0, 1]),
         "occurred": (lambda month: month.last(1).occurred().number, 1),
         "occurrences": (lambda month: [one.number for one in month.last(2).occurrences()], [0, 1]),
         "by": (lambda month: month.last(1).by("country").total(), {"DE": 5, None: 3}),
-        "unique by": (lambda month: month.last(1).by("country").unique(), {"DE": 1}),
+        "unique by": (lambda month: uniques.count_by(month.last(1).by("country")), {"DE": 1}),
     }
 
     @pytest.mark.parametrize("name", READS)

@@ -11,7 +11,7 @@ import pytest
 
 from django_counters import clock
 from django_counters.cached.flush import flush
-from django_counters.contrib import series
+from django_counters.contrib import series, uniques
 from django_counters.contrib.series import Series
 from django_counters.contrib.top import CounterRank
 from django_counters.models import Counter
@@ -46,7 +46,7 @@ def told(counts: Series | None = None, key: str = KEY) -> tuple[int, ...]:
     day, hours = counts.per("day").last(2), counts.per("hour").last(30)
     ranks = CounterRank.objects.filter(key=key).values_list("value", flat=True)
     countries = day.by("country").total()
-    return day.total(), hours.total(), sum(countries.values()), day.unique(), sum(ranks)
+    return day.total(), hours.total(), sum(countries.values()), uniques.count(day), sum(ranks)
 
 
 def count(who: int, **more: Any) -> None:

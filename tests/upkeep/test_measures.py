@@ -14,15 +14,10 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
-from django_counters.contrib import series
+from django_counters.contrib import series, uniques
+from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.exceptions import HistoryNotKept
-from django_counters.models import (
-    Counter,
-    CounterCell,
-    CounterMeasure,
-    CounterMember,
-    CounterUnique,
-)
+from django_counters.models import Counter, CounterCell, CounterMeasure
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.upkeep.measures import make_measures, prune_cells
@@ -82,14 +77,14 @@ class TestForgetting:
         with override_counters(hits={**kept, "KEEP": {"hour": 3}}):
             assert prune_cells() == 2 * len([days for days in range(8) if days > 3])
             assert prune_cells() == 0
-            assert series.of("hits:a").per("day").last(8).unique() == 8
+            assert uniques.count(series.of("hits:a").per("day").last(8)) == 8
         found = sum(
             table.objects.filter(period=2).count() for table in (CounterMember, CounterUnique)
         )
         assert found == 4
         # Nobody takes them for nobody.
         with override_counters(hits=kept), pytest.raises(HistoryNotKept):
-            series.of("hits:a").per("hour").last("7d").uniques()
+            uniques.points(series.of("hits:a").per("hour").last("7d"))
 
     def test_what_is_kept_for_ever_stays(self) -> None:
         ago = clock.utc() - timedelta(days=3000)

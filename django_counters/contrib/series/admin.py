@@ -15,7 +15,7 @@ from django.db.models.functions import TruncHour
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
-from django.utils.formats import date_format, localize, number_format
+from django.utils.formats import date_format, number_format
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
@@ -40,7 +40,6 @@ from django_counters.contrib.series.chart import (
     tags_of,
 )
 from django_counters.contrib.series.options import HINTS, recorded_period
-from django_counters.contrib.series.people import people_of
 from django_counters.contrib.series.reading import of
 from django_counters.exceptions import CounterError, HistoryNotKept
 from django_counters.features import OnPage, Panel
@@ -123,7 +122,6 @@ class SeriesPanel(Panel):
             ],
             "chart_url": address(counter.site, _CHART, quote(key)),
             "query": _query(series.by, series.split),
-            "people": _people(key, series.by),
         }
 
     def urls(self, page: Any) -> Sequence[URLPattern]:
@@ -138,22 +136,6 @@ class SeriesPanel(Panel):
 
         view = page.admin_site.admin_view(chart_view)
         return [path("<path:object_id>/chart/", view, name=_CHART)]
-
-
-def _people(key: str, by: str) -> dict[str, Any] | None:
-    """How many different people there were; None where that is not counted, or cannot be told."""
-    try:
-        found = people_of(key, by)
-    except CounterError:
-        return None
-    if found is None:
-        return None
-    return {
-        "period": word_of(found.by),
-        "whole": found.whole,
-        "error": localize(round(100 * found.whole.error, 2)),
-        "rows": [(label_of(one.start, found.by), one.value) for one in reversed(found.points)],
-    }
 
 
 def _query(by: str, split: str) -> str:

@@ -39,6 +39,7 @@ from django_counters.contrib.series.sources import (
     Cells,
     CellSource,
 )
+from django_counters.effects import names_members
 from django_counters.exceptions import HistoryNotKept, InvalidTags, UnsupportedSeries
 from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.measure import OTHER, SUM, Kind, Measure
@@ -184,7 +185,7 @@ def check_tags(source: CellSource, names: Iterable[str]) -> tuple[str, ...]:
     """
     # Sets of actors have tags even if nothing else is counted by period.
     own = source.measure
-    known = [name for name, _ in (own if own and own.unique else measured(source)).tags]
+    known = [name for name, _ in (own if own and names_members(own) else measured(source)).tags]
     tags = tuple(dict.fromkeys(names))
     for name in tags:
         if name not in known:

@@ -44,10 +44,7 @@ from django_counters.contrib.series.sources import (
 from django_counters.exceptions import InvalidKey, InvalidPeriod, InvalidTags
 from django_counters.fields import CounterAttribute, CounterField
 from django_counters.fields.values import Counting
-from django_counters.read import uniques
-from django_counters.read.uniques import Distinct, UniquePoint
 from django_counters.registry import registry
-from django_counters.sketches import Sketch
 from django_counters.strategies.refusals import end_of, period_name
 from django_counters.twins import twin
 from django_counters.types import check_key
@@ -161,12 +158,12 @@ class _Query(Generic[_Row, _Total]):
         Raises:
             InvalidPeriod, HistoryNotKept: as `list`.
         """
-        self._check_time()
+        self.check_time()
         return [*read_starts(self.selection)]
 
     def list(self) -> _Rows[_Row]:
         """Return the rows, in one statement."""
-        self._check_time()
+        self.check_time()
         return self._rows(read_amounts(self.selection), "")
 
     def each(self) -> dict[Any, _Rows[_Row]]:
@@ -174,7 +171,7 @@ class _Query(Generic[_Row, _Total]):
 
         Without a selection of records, it contains those that were ever counted.
         """
-        self._check_time()
+        self.check_time()
         amounts = read_amounts(self.selection, each=True)
         return {name: self._rows(amounts, key) for key, name in amounts.names.items()}
 
@@ -193,7 +190,7 @@ class _Query(Generic[_Row, _Total]):
         span: Span = replace(self.selection.span, **changes)
         return replace(self, selection=replace(self.selection, span=span))
 
-    def _check_time(self) -> None:
+    def check_time(self) -> None:
         if self.selection.span.is_open and self.selection.span.by is None:
             raise InvalidPeriod(period=None, known="say which time: per(), last() or between()")
 
@@ -229,60 +226,6 @@ class Series(_Query[Point, int]):
         """Return the count of the whole time; without a time, of all that is kept."""
         return sum(sum(row) for row in read_amounts(self.selection, summed=True).amounts.values())
 
-    def unique(self) -> Distinct:
-        """How many distinct actors there were in all of the time, and with which error.
-
-        An actor of several of its periods, or of several of the counters, is one. Exact up to 512
-        actors in each stored period, and in all; else estimated with a standard error of 0.81 %. Of
-        cached counters those count that have landed: see `as_of`.
-
-        Raises:
-            UnsupportedSeries: the counters declare no ``unique`` periods.
-        """
-        return uniques.found(self.selection).get(("", ()), Distinct.of(Sketch()))
-
-    def uniques(self) -> _Rows[UniquePoint]:
-        """The same for each period. Their sum is more than `unique`, where an actor came again."""
-        self._check_time()
-        return uniques.points(self.selection)[()]
-
-    def unique_each(self) -> dict[Any, Distinct]:
-        """`unique` of each counter, by its key or by the primary key of its record, in two queries.
-
-        Of all records of a field, those that were ever counted are there.
-
-        Raises:
-            UnsupportedSeries: the counters declare no ``unique`` periods.
-        """
-        told, source = uniques.found(self.selection, each=True), self.selection.source
-        using, nobody = source.database(self.selection.using), Distinct.of(Sketch())
-        names = source.names(using, {key for key, _ in told})
-        return {name: told.get((key, ()), nobody) for key, name in names.items()}
-
-    def unique_starts(self) -> _Rows[datetime]:
-        """When the periods of `uniques` begin, and at last when the last one ends. Reads no sets.
-
-        Raises:
-            UnsupportedSeries, InvalidPeriod, HistoryNotKept: as `uniques`.
-        """
-        self._check_time()
-        return [*uniques.starts(self.selection)]
-
-    def unique_sets(self, most: int) -> int:
-        """How many stored sets `unique` and `uniques` unite; about ``2 * most`` for more.
-
-        Raises:
-            UnsupportedSeries, InvalidPeriod, HistoryNotKept: as `unique`.
-        """
-        return max(
-            uniques.stored(self.selection, summed=summed, most=most)
-            for summed in ((True,) if self.selection.span.by is None else (True, False))
-        )
-
-    aunique = twin(unique)
-    aunique_each = twin(unique_each)
-    auniques = twin(uniques)
-
     def occurred(self) -> Occurred:
         """Return the number of changes in the whole time, and their mean.
 
@@ -294,7 +237,7 @@ class Series(_Query[Point, int]):
 
     def occurrences(self) -> _Rows[OccurrencePoint]:
         """Return the number of changes in each period, their sum and mean, in one statement."""
-        self._check_time()
+        self.check_time()
         return occurrences.points(self.selection)
 
     aoccurred = twin(occurred)
@@ -323,18 +266,6 @@ class Splits(_Query[Split, dict[Any, int]]):
         sums = {combination: sum(row) for (_, combination), row in amounts.items()}
         ordered = sorted(sums.items(), key=lambda item: order_of(item[1], item[0]))
         return {_name(values): amount for values, amount in ordered}
-
-    def unique(self) -> dict[Any, Distinct]:
-        """How many distinct actors there were in all of the time, by value, the most first.
-
-        Raises:
-            UnsupportedSeries: the counters declare no ``unique`` periods.
-        """
-        told = uniques.found(self.selection)
-        ordered = sorted(told.items(), key=lambda item: order_of(item[1], item[0][1]))
-        return {_name(values): number for (_, values), number in ordered}
-
-    aunique = twin(unique)
 
     def occurred(self) -> dict[Any, Occurred]:
         """Return the number of changes in the whole time, by value, the most often first.

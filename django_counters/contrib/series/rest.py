@@ -1,4 +1,4 @@
-"""Series over HTTP: counts over time and by tag, and distinct actors."""
+"""Series over HTTP: counts over time and by tag."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from django_counters.contrib.series.reading import Series, Splits, of
 from django_counters.contrib.series.selection import Point, Split, points_of
 from django_counters.exceptions import InvalidPeriod, InvalidTags
 from django_counters.measure import MOST_TAGS, TAG_LENGTH
-from django_counters.read.uniques import Distinct
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import (
     KEY,
@@ -45,10 +44,8 @@ from django_counters.rest.targets import NamedTarget, OfRecord, Target
 _WHERE = "where."
 # Of points times splits, in an answer.
 MOST_POINTS = 1000
-# Of stored sets that one answer is made of: each may have 16 KB.
-MOST_SETS = 2000
 # Seconds that caches may keep an answer.
-_LASTS = "max-age=60"
+LASTS = "max-age=60"
 
 
 # Parameters.
@@ -138,41 +135,6 @@ class SeriesAnswer(Described):
     splits = SplitItem(many=True, required=False)
 
 
-class DistinctItem(Described):
-    """How many distinct actors. The error is relative: the standard error of an estimate."""
-
-    value = Value()
-    exact = serializers.BooleanField()
-    error = serializers.FloatField()
-
-
-class UniquePointItem(DistinctItem):
-    """How many there were in one period."""
-
-    start = serializers.DateTimeField()
-    end = serializers.DateTimeField()
-
-
-class UniqueSplitItem(DistinctItem):
-    """How many came with the same values of tags: "~" for all others, null for none."""
-
-    tags = serializers.DictField(child=serializers.CharField(allow_null=True))
-
-
-class UniqueAnswer(DistinctItem):
-    """Distinct actors of all of the time, of each period, and by tag. They cannot be added up."""
-
-    key = serializers.CharField()
-    per = Word(choices=PERIODS, allow_null=True)
-    tz = serializers.CharField(allow_null=True)
-    as_of = serializers.DateTimeField(allow_null=True)
-    points = UniquePointItem(many=True)
-    splits = UniqueSplitItem(many=True, required=False)
-
-
-# Views.
-
-
 @described("history", HistoryAnswer, KEY, PERIOD)
 class HistoryView(CounterView):
     """Read the values of a named counter over time."""
@@ -184,14 +146,14 @@ class HistoryView(CounterView):
         target = self.target(key)
         if not isinstance(target, NamedTarget):
             raise drf.NotFound("Counters of records have a series, and no history.")
-        with _one_zone():
+        with one_zone():
             found = chart.charted(key, request.query_params.get("by", "hour"))
         points = [
             {"moment": iso(moment), "value": value, "change": change}
             for moment, value, change in zip(found.starts, found.values, found.totals, strict=True)
         ]
         body = {"key": found.key, "by": found.by, "source": found.source, "points": points}
-        return Response(body, headers=self.kept(target, _LASTS))
+        return Response(body, headers=self.kept(target, LASTS))
 
 
 @described("series", SeriesAnswer, KEY, SeriesQuery, WHERE)
@@ -207,33 +169,12 @@ class SeriesView(CounterView):
         """
         target = self.target(key)
         question = question_of(request.query_params)
-        with _one_zone():
-            body = _series(key, question, question.put_to(_series_of(target)))
-        return self.answered(target, body, _mark(body), _LASTS)
+        with one_zone():
+            body = _series(key, question, question.put_to(series_of(target)))
+        return self.answered(target, body, mark_of(body), LASTS)
 
 
-@described("unique", UniqueAnswer, KEY, SeriesQuery, WHERE)
-class UniqueView(CounterView):
-    """Read how many distinct actors there were."""
-
-    may = MayReadHistory
-
-    def get(self, request: Request, key: str) -> HttpResponseBase:
-        """In all of the time, in each period, and by tag. The parameters are those of a series.
-
-        An actor of two periods is one in `value`. Exact up to 512, else an estimate with its
-        relative standard error.
-        """
-        target = self.target(key)
-        question = question_of(request.query_params)
-        asked: Any = question._replace(by=()).put_to(_series_of(target))
-        split: Any = question.put_to(_series_of(target)) if question.by else None
-        with _one_zone():
-            body = _unique(key, question, asked, split)
-        return self.answered(target, body, _mark(body), _LASTS)
-
-
-def _series_of(target: Target) -> Series:
+def series_of(target: Target) -> Series:
     if isinstance(target, OfRecord):
         return of(getattr(target.record, target.exposed.field.name))
     return of(target.key)
@@ -315,12 +256,12 @@ def question_of(query: QueryDict) -> Question:
     return Question(where, **{**given, "by": tuple(given.get("by", ()))})
 
 
-def _one_zone() -> Any:
+def one_zone() -> Any:
     """Without the time zone of this request: caches may share the answer."""
     return timezone.override(None)
 
 
-def _mark(body: dict[str, Any]) -> str:
+def mark_of(body: dict[str, Any]) -> str:
     """The ETag. It does not depend on when the series was read."""
     told = {name: part for name, part in body.items() if name != "as_of"}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
@@ -365,10 +306,10 @@ def _split(asked: Splits, starts: Sequence[datetime]) -> dict[str, Any]:
 
 
 def _row(asked: Splits, values: Any, total: int) -> Split:
-    return Split(_tags(asked, values), (), total)
+    return Split(tags_of(asked, values), (), total)
 
 
-def _tags(asked: Splits, values: Any) -> dict[str, Any]:
+def tags_of(asked: Splits, values: Any) -> dict[str, Any]:
     combination = values if isinstance(values, tuple) else (values,)
     return dict(zip(asked.tags, combination, strict=True))
 
@@ -400,45 +341,7 @@ def check_number(number: int) -> None:
         raise drf.ValidationError(says)
 
 
-def _unique(key: str, question: Question, asked: Series, split: Splits | None) -> dict[str, Any]:
-    as_of = asked.as_of
-    with told_of(""):
-        if asked.unique_sets(MOST_SETS + 1) > MOST_SETS:
-            says = f"An answer is made of at most {MOST_SETS:,} sets: ask for less time."
-            raise drf.ValidationError(says)
-        points: list[Any] = []
-        if question.per:
-            check_number(len(asked.unique_starts()) - 1)
-            points = asked.uniques()
-        whole = asked.unique()
-        splits = {}
-        if split is not None:
-            numbers = split.unique()
-            check_number(len(numbers))
-            splits["splits"] = [
-                {"tags": _tags(split, values), **_told(number)}
-                for values, number in numbers.items()
-            ]
-    return {
-        "key": key,
-        "per": question.per,
-        "tz": str(points[0].start.tzinfo) if points else question.tz,
-        "as_of": as_of and iso(as_of),
-        **_told(whole),
-        "points": [
-            {"start": iso(point.start), "end": iso(point.end), **_told(point.value)}
-            for point in points
-        ],
-        **splits,
-    }
-
-
-def _told(number: Distinct) -> dict[str, Any]:
-    return {"value": int(number), "exact": number.is_exact, "error": number.error}
-
-
 urlpatterns = [
     path("counters/<counter_key:key>/history", HistoryView.as_view(), name="history"),
     path("counters/<counter_key:key>/series", SeriesView.as_view(), name="series"),
-    path("counters/<counter_key:key>/unique", UniqueView.as_view(), name="unique"),
 ]

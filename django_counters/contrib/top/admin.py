@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from django.apps import apps
@@ -20,7 +21,6 @@ from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
 from django_counters.metrics.facts import Away, attempt
 from django_counters.models import CounterCell
-from django_counters.read.uniques import Distinct
 from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
 from django_counters.write.chosen import Rows
@@ -67,7 +67,7 @@ class LargestRows(NamedTuple):
 
     subject: str
     period: Any
-    rows: Sequence[tuple[Ranked, Distinct | None]]
+    rows: Sequence[tuple[Ranked, int | None]]
     problem: str
 
 
@@ -113,12 +113,14 @@ def _of_some(counter: Any, rows: Rows, keys: Sequence[Any]) -> Series:
     return of(counter, rows.filter(pk__in=keys))
 
 
-def _rows(ranks: _Ranks, using: str) -> list[tuple[Ranked, Distinct | None]]:
+def _rows(ranks: _Ranks, using: str) -> list[tuple[Ranked, int | None]]:
     """Return the largest counters, and the number of different people of each."""
     by = ranks.measure.by(RANK)[-1]
     ranked = largest(ranks.series.using(using).per(by), _MOST)
-    if by not in ranks.measure.unique or not ranked:
+    if by not in ranks.measure.declared("unique") or not ranked:
         return [(one, None) for one in ranked]
     some = ranks.some([one.key for one in ranked])
-    people = some.using(using).per(by).last(1).unique_each()
+    # The option is that of an app, which this one can do without.
+    uniques = import_module("django_counters.contrib.uniques")
+    people = uniques.each(some.using(using).per(by).last(1))
     return [(one, people.get(one.key)) for one in ranked]

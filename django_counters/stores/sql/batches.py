@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.db import Error, connections
 from django.db.transaction import TransactionManagementError
+from django.utils.module_loading import import_string
 
 from django_counters.exceptions import CounterOverflow, InvalidKey
-from django_counters.sketches import Sketch
+from django_counters.measure import Kind
 from django_counters.stores.base import LandingRefusal, Parcel, PartitionBusy, SlotState
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.claims import Claims
@@ -20,9 +21,8 @@ from django_counters.stores.sql.dialects.claims import BATCHES_LANDED, SOURCES_S
 from django_counters.stores.sql.session import Block, Session
 from django_counters.stores.sql.tables import NAMED, RecordKeys
 from django_counters.stores.sql.totals import SqlTotals, hex_of
-from django_counters.stores.sql.uniques import Place, SqlUniques
 from django_counters.tables import CounterSource
-from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Sums, check_key
+from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Place, Sums, check_key
 
 # Milliseconds: others may have to wait behind us for as long.
 LOCK_TIMEOUT = 2_000
@@ -45,7 +45,6 @@ class SqlBatches:
         self._named = SqlTotals(NAMED, using)
         self._hold = self._session.dialect.fold(NAMED.quoted(self._session.quote), "text").hold
         self._cells = SqlCells(self._session)
-        self._uniques = SqlUniques(self._session)
 
     @contextmanager
     def landing(
@@ -146,10 +145,15 @@ class SqlBatches:
             return False
         return True
 
-    def land_sets(self, sets: Mapping[Place, Sketch]) -> None:
-        """Put actors into their sets, after the cells. One who is there already stays."""
+    def land_members(
+        self,
+        kind: Kind,
+        members: Mapping[Place, Collection[int]],
+        more: Mapping[Place, Sequence[Any]],
+    ) -> None:
+        """Put members into their sets, after the cells. One that is there already stays."""
         self._check_that_it_is_a_landing()
-        self._uniques.unite(sets)
+        import_string(kind.lands)(self._session, members, more)
 
     def known(self, generations: Iterable[str]) -> set[str]:
         """Those among them that are landed, as far as their rows are kept."""

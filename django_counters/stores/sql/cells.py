@@ -170,9 +170,14 @@ class SqlCells:
             self._add({kind: rows}, self._sql.add)
             self._session.run(self._sql.prune(kind), (rows[0][0], key))
 
-    def forget(self, table: str, measure: int, period: int, before: datetime) -> int:
-        """Delete rows of a period that begin before a moment; how many. In small batches."""
-        sql, gone = self._sql.forget(table), 0
+    def forget(
+        self, table: str, columns: Sequence[str], measure: int, period: int, before: datetime
+    ) -> int:
+        """Delete rows of a period that begin before a moment; how many. In small batches.
+
+        ``columns``: those of the table's primary key.
+        """
+        sql, gone = self._sql.forget(table, columns), 0
         params = (measure, period, self._shown()(before), _PAGE)
         while rows := len(self._session.run(sql, params)):
             gone += rows

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from django_counters.effects import sharded_kinds
-from django_counters.measure import LETTERS, MEMBER, SUM, Kind
+from django_counters.measure import LETTERS, SUM, Kind
 from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.types import Quota
 
@@ -24,6 +24,7 @@ COLUMNS = {
     "d": ("value", "bigint"),
 }
 assert "".join(COLUMNS) == LETTERS
+OLD_ROWS = "WHERE measure_id = %s AND period = %s AND start < %s LIMIT %s"
 #: Periods with a number each: rows of a parameter, which no table has.
 NUMBERED_PERIODS = Kind("numbered", "", "", "mpskd", order=0)
 
@@ -71,11 +72,14 @@ class Cells:
         """The same to a shard that no other transaction uses, where rows have shards."""
         return self.add(kind)
 
-    def forget(self, table: str) -> str:
-        """Delete some rows of a period. Parameters: measure, period, before when, how many."""
-        return self._in.delete_some(
-            table, "WHERE measure_id = %s AND period = %s AND start < %s LIMIT %s"
-        )
+    def forget(self, table: str, columns: Sequence[str]) -> str:  # noqa: ARG002
+        """Delete some rows of a period. Parameters: measure, period, before when, how many.
+
+        Args:
+            table: the table.
+            columns: those of its primary key.
+        """
+        return self._in.delete_some(table, OLD_ROWS)
 
     @cached_property
     def used(self) -> str:
@@ -110,11 +114,13 @@ class Cells:
             name, f"WHERE {name}.measure_id = %s AND {name}.key = %s AND {name}.value = 0"
         )
 
-    @cached_property
-    def take_members(self) -> str:
-        """Delete some members that nobody holds, and give them. Parameters: how many."""
-        columns = ", ".join(names(MEMBER.columns))
-        return self._in.delete_some(MEMBER.table, f"ORDER BY {columns} LIMIT %s", columns)
+    def drain(self, kind: Kind) -> str:
+        """Delete some unlocked rows of a kind without numbers, and return them.
+
+        Parameters: how many.
+        """
+        columns = ", ".join(names(kind.columns))
+        return self._in.delete_some(kind.table, f"ORDER BY {columns} LIMIT %s", columns)
 
     def arrange(self, kind: Kind, rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:  # noqa: ARG002
         """The parameters of rows of a kind."""

@@ -17,7 +17,6 @@ HORIZON = "django_counters_counterhorizon"
 TOKENS = "django_counters_countertoken"
 PARTITIONS = "django_counters_counterpartition"
 ARCHIVE = "django_counters_counterarchive"
-UNIQUES = "django_counters_counterunique"
 # On MySQL and MariaDB: a table of one row, which whoever adjusts holds.
 CHAIN = "django_counters_counterchain"
 

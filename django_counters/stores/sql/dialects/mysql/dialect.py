@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django.db import Error
 
-from django_counters.measure import MEMBER, Kind
+from django_counters.measure import Kind
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.cells import Cells, names
+from django_counters.stores.sql.dialects.cells import OLD_ROWS, Cells, names
 from django_counters.stores.sql.dialects.claims import LandingStatements
 from django_counters.stores.sql.dialects.mysql.absent import LACKS, absent
 from django_counters.stores.sql.dialects.mysql.statements import (
@@ -26,6 +25,7 @@ from django_counters.stores.sql.dialects.mysql.statements import (
     MysqlRights,
     MysqlSpread,
     delete_some,
+    named_by,
     totals,
 )
 from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
@@ -171,12 +171,15 @@ class MysqlCells(Cells):
         """Add rows of a kind."""
         return self._insert(kind, ", ".join(f"u.{letter}" for letter in kind.columns))
 
-    @cached_property
-    def take_members(self) -> str:
-        """Delete some members that nobody holds, and give them."""
-        columns = names(MEMBER.columns)
+    def forget(self, table: str, columns: Sequence[str]) -> str:
+        """Delete some rows of a period."""
+        return delete_some(table, OLD_ROWS, "1", named_by=named_by(columns))
+
+    def drain(self, kind: Kind) -> str:
+        """Delete some unlocked rows of a kind, and return them."""
+        columns = names(kind.columns)
         order = ", ".join(f"`{name}`" for name in columns)
-        return self._in.delete_some(MEMBER.table, f"ORDER BY {order} LIMIT %s", ", ".join(columns))
+        return self._in.delete_some(kind.table, f"ORDER BY {order} LIMIT %s", ", ".join(columns))
 
     def _insert(self, kind: Kind, columns: str) -> str:
         quoted = [f"`{name}`" for name in names(kind.columns)]

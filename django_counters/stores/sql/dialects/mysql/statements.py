@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters.effects import kinds
-from django_counters.stores.sql.dialects.cells import COLUMNS
+from django_counters.stores.sql.dialects.cells import COLUMNS, names
 from django_counters.stores.sql.dialects.claims import BATCHES, SOURCES, ClaimSql, ClaimTable
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Either, Spelling, Together
 from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
-from django_counters.stores.sql.dialects.tables import HORIZON, TOKENS, TOTAL, UNIQUES, Table
+from django_counters.stores.sql.dialects.tables import HORIZON, TOKENS, TOTAL, Table
 from django_counters.stores.sql.dialects.totals import Fold, NamedTotals, Totals
 
 # Waiting.
@@ -47,16 +47,14 @@ FOUND = "SELECT 1 FROM DUAL WHERE ROW_COUNT() > 0"
 MADE = f"{FOUND} AND LAST_INSERT_ID() = 1"
 
 
-def _named(letters: str) -> Mapping[str, str]:
-    """Columns of what belongs to a period, and their types here."""
-    types = {"text": _KEY, "timestamptz": _MOMENT}
-    columns = (COLUMNS[letter] for letter in letters)
-    return {name: types.get(of, _NUMBER) for name, of in columns}
+def named_by(columns: Iterable[str]) -> Mapping[str, str]:
+    """Return columns of what belongs to a period, with their types here."""
+    types, of = {"text": _KEY, "timestamptz": _MOMENT}, dict(COLUMNS.values())
+    return {name: types.get(of[name], _NUMBER) for name in columns}
 
 
 # The primary keys of tables of which some rows are deleted, beside those of kinds.
 _NAMED_BY: Mapping[str, Mapping[str, str]] = {
-    UNIQUES: _named("mkpst"),
     POSITIONS: {"source": _KEY, "part": _KEY},
     TOKENS: {"digest": _DIGITS},
     BATCHES: {"generation": _DIGITS},
@@ -65,7 +63,7 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
 
 
 def _of_kind(table: str) -> Mapping[str, str]:
-    return next(_named(kind.keys) for kind in kinds() if kind.table == table)
+    return next(named_by(names(kind.keys)) for kind in kinds() if kind.table == table)
 
 
 def delete_some(
@@ -83,14 +81,14 @@ def delete_some(
         patience: empty to wait for who holds some.
         named_by: the columns of the primary key and their types, for the table of another app.
     """
-    names = named_by or _NAMED_BY.get(table) or _of_kind(table)
-    held = ", ".join(f"`{name}`" for name in names)
-    kept = ", ".join(_kept(f"d.`{name}`", name) for name in names)
-    each = ", ".join(f"`{n}` {kind} PATH '$[{i}]'" for i, (n, kind) in enumerate(names.items()))
+    named = named_by or _NAMED_BY.get(table) or _of_kind(table)
+    held = ", ".join(f"`{name}`" for name in named)
+    kept = ", ".join(_kept(f"d.`{name}`", name) for name in named)
+    each = ", ".join(f"`{n}` {kind} PATH '$[{i}]'" for i, (n, kind) in enumerate(named.items()))
     gone = f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS ({each})) AS u"
-    same = " AND ".join(f"t.`{name}` = {_given(name)}" for name in names)
+    same = " AND ".join(f"t.`{name}` = {_given(name)}" for name in named)
     asked = [name.strip() for name in returning.split(",")]
-    told = ", ".join(_given(name) if name in names else name for name in asked)
+    told = ", ".join(_given(name) if name in named else name for name in asked)
     return Together(
         f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY({kept})) INTO @djc_rows FROM "
         f"(SELECT {held} FROM {table} {which} FOR UPDATE{patience}) d; "

@@ -1,4 +1,4 @@
-"""How many distinct actors there were: unions of the sets of the periods that are asked for."""
+"""The number of distinct actors: unions of the sets of periods."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from typing import Any, Self
 from django.db import models
 
 from django_counters import clock
+from django_counters.contrib.series import Series, Splits
 from django_counters.contrib.series.amounts import chosen, combinations, planned_for
-from django_counters.contrib.series.selection import Combination, SeriesSelection
+from django_counters.contrib.series.selection import Combination, SeriesSelection, order_of
 from django_counters.contrib.series.sources import CellSource
+from django_counters.contrib.uniques.models import CounterMember, CounterUnique
+from django_counters.contrib.uniques.options import MEMBER
+from django_counters.contrib.uniques.sketches import Sketch, Union
 from django_counters.exceptions import UnsupportedSeries
-from django_counters.measure import MEMBER, Measure
-from django_counters.sketches import Sketch, Union
+from django_counters.measure import Measure
 from django_counters.stores.sql.session import Session
-from django_counters.tables import CounterMember, CounterUnique
+from django_counters.twins import twin
 
 #: Sets in memory at once.
 PAGE = 256
@@ -66,43 +69,107 @@ class UniquePoint:
     value: Distinct
 
 
-def found(
-    asked: SeriesSelection, *, each: bool = False
-) -> Mapping[tuple[str, Combination], Distinct]:
-    """How many there were in all of the time, by counter if ``each`` is, and by tags.
+def count(series: Series) -> Distinct:
+    """Return the number of distinct actors in all of a series' time, and its standard error.
+
+        uniques.count(Counter.objects.series("visits:site").last("30d"))
+
+    An actor of several periods, or of several counters, counts once. The number is exact up to 512
+    actors in each stored period, and in all; else it is an estimate with a standard error of
+    0.81 %. For cached counters it is as of the last flush: see `as_of` of the series.
 
     Raises:
-        UnsupportedSeries: no distinct actors are counted.
+        UnsupportedSeries: the counters declare no ``unique`` periods.
         InvalidPeriod, HistoryNotKept, CounterUnavailable: as for other series.
     """
+    return _counts(series.selection).get(("", ()), Distinct.of(Sketch()))
+
+
+def count_by(splits: Splits) -> dict[Any, Distinct]:
+    """Return the number of distinct actors by value of a tag, the largest first.
+
+        uniques.count_by(Counter.objects.series("visits:site").last("30d").by("country"))
+
+    For several tags, the values are a tuple.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `count`.
+    """
+    counts = _counts(splits.selection)
+    ordered = sorted(counts.items(), key=lambda item: order_of(item[1], item[0][1]))
+    return {one[0] if len(one) == 1 else one: number for (_, one), number in ordered}
+
+
+def each(series: Series) -> dict[Any, Distinct]:
+    """Return `count` of each counter, by its key or its record's primary key, in two queries.
+
+    For all records of a field, those that were ever counted are there.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `count`.
+    """
+    asked = series.selection
+    counts, nobody = _counts(asked, each=True), Distinct.of(Sketch())
+    names = asked.source.names(asked.source.database(asked.using), {key for key, _ in counts})
+    return {name: counts.get((key, ()), nobody) for key, name in names.items()}
+
+
+def points(series: Series) -> list[UniquePoint]:
+    """Return the number of distinct actors in each period.
+
+    An actor of several periods is in each of them, so the sum is more than `count`.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `count`.
+    """
+    series.check_time()
+    bounds, numbers = _numbers(series.selection, summed=False, each=False)
+    nobody = Distinct.of(Sketch())
+    periods = [(clock.shown(start), clock.shown(end)) for start, end in pairwise(bounds)]
+    return [
+        UniquePoint(*period, numbers.get(("", (), number), nobody))
+        for number, period in enumerate(periods)
+    ]
+
+
+acount, acount_by, aeach, apoints = twin(count), twin(count_by), twin(each), twin(points)
+
+
+def starts(series: Series) -> list[datetime]:
+    """Return the starts of the periods of `points`, and the end of the last one. Reads no sets.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `count`.
+    """
+    series.check_time()
+    asked = series.selection
+    measure, using = measured(asked.source), asked.source.database(asked.using)
+    with Session(using).translated():
+        _, planned = planned_for(asked, measure, MEMBER, using, summed=False)
+    return [clock.shown(start) for start in planned.starts]
+
+
+def stored_sets(series: Series, most: int) -> int:
+    """Return how many stored sets `count` and `points` unite; about ``2 * most`` for more.
+
+    Raises:
+        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `count`.
+    """
+    asked = series.selection
+    ways = (True,) if asked.span.by is None else (True, False)
+    return max(_stored(asked, summed=summed, most=most) for summed in ways)
+
+
+def _counts(
+    asked: SeriesSelection, *, each: bool = False
+) -> Mapping[tuple[str, Combination], Distinct]:
+    """Return the numbers of all of the time, by counter if ``each`` is, and by tags."""
     _, numbers = _numbers(asked, summed=True, each=each)
     return {(key, values): number for (key, values, _), number in numbers.items()}
 
 
-def points(asked: SeriesSelection) -> Mapping[Combination, list[UniquePoint]]:
-    """How many there were in each period, by tags.
-
-    Raises:
-        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
-    """
-    starts, numbers = _numbers(asked, summed=False, each=False)
-    none = Distinct.of(Sketch())
-    periods = [(clock.shown(start), clock.shown(end)) for start, end in pairwise(starts)]
-    return {
-        values: [
-            UniquePoint(*period, numbers.get(("", values, number), none))
-            for number, period in enumerate(periods)
-        ]
-        for values in {values for _, values, _ in numbers} or ({()} if not asked.tags else set())
-    }
-
-
-def stored(asked: SeriesSelection, *, summed: bool, most: int) -> int:
-    """How many stored sets and waiting members a read unites; it counts no more than ``most``.
-
-    Raises:
-        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
-    """
+def _stored(asked: SeriesSelection, *, summed: bool, most: int) -> int:
+    """Return how many sets and pending members a read unites, up to ``most`` of each table."""
     measure, using = measured(asked.source), asked.source.database(asked.using)
     with Session(using).translated():
         present, planned = planned_for(asked, measure, MEMBER, using, summed=summed)
@@ -113,18 +180,6 @@ def stored(asked: SeriesSelection, *, summed: bool, most: int) -> int:
         return sum(len(part.order_by().values_list("period")[:most]) for part in rows)
 
 
-def starts(asked: SeriesSelection) -> Sequence[datetime]:
-    """Where the periods begin, and where the last one ends: reads no sets.
-
-    Raises:
-        UnsupportedSeries, InvalidPeriod, HistoryNotKept, CounterUnavailable: as `found`.
-    """
-    measure, using = measured(asked.source), asked.source.database(asked.using)
-    with Session(using).translated():
-        _, planned = planned_for(asked, measure, MEMBER, using, summed=False)
-    return [clock.shown(start) for start in planned.starts]
-
-
 def measured(source: CellSource) -> Measure:
     """The declaration, where distinct actors are counted.
 
@@ -132,7 +187,7 @@ def measured(source: CellSource) -> Measure:
         UnsupportedSeries: they are not.
     """
     measure = source.measure
-    if measure is None or not measure.unique:
+    if measure is None or not measure.by(MEMBER):
         raise UnsupportedSeries(key=source.label, reason="it declares no unique periods")
     return measure
 

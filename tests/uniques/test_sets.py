@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_counters.exceptions import CounterError, InvalidSketch
-from django_counters.sketches import ERROR, HIGHEST, KEPT, MEMBERS, REGISTERS, Sketch, union
+from django_counters.contrib.uniques import InvalidSketch
+from django_counters.contrib.uniques.sketches import ERROR, KEPT, MEMBERS, Sketch, union
+from django_counters.exceptions import CounterError
+from django_counters.measure import HIGHEST, REGISTERS
 
 EMPTY = Sketch()
 ZEROS = bytes(REGISTERS)
@@ -139,7 +141,7 @@ class TestDamaged:
         ids=[reason for *_, reason in DAMAGED],
     )
     def test_it_is_refused(self, kind: str, body: bytes, reason: str) -> None:
-        with pytest.raises(InvalidSketch, match=f"^This is no sketch of a set: .*{reason}"):
+        with pytest.raises(InvalidSketch, match=f"^This isn't a sketch of a set: .*{reason}"):
             Sketch(kind, body)
 
     @pytest.mark.parametrize("rank", [HIGHEST + 1, 64, 127])

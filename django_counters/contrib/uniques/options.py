@@ -1,4 +1,4 @@
-"""Declares by which periods distinct actors are counted."""
+"""The kind of rows of distinct actors, and the option that declares them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from django_counters.calendar import PERIODS
+from django_counters.measure import Kind
 from django_counters.options import Option
 from django_counters.projections.base import Projection, finest_first, period_problems
+
+_FOLDER = __name__.rpartition(".")[0]
+SETS_TABLE = "django_counters_counterunique"
+
+#: An actor of a period who isn't in the period's set yet.
+MEMBER = Kind(
+    "member",
+    "unique",
+    "django_counters_countermember",
+    "mkpstw",
+    each=True,
+    lands=f"{_FOLDER}.sql.land_members",
+    order=20,
+)
 
 
 def _parts(unique: object, **_: object) -> dict[str, Any]:
@@ -18,15 +33,15 @@ def _problems(unique: object, **_: object) -> Iterator[str]:
     yield from period_problems("unique", unique)
 
 
-UNIQUES = Projection(
+UNIQUE = Projection(
     name="uniques",
     options=(
         Option(
             "unique",
             None,
             f"list of periods: {', '.join(map(repr, PERIODS))}; or None",
-            "By which periods [distinct actors](../how-to/count-unique-visitors.md) are counted, "
-            "of increments that say `who`. None: by none.",
+            "The periods by which [distinct actors](../uniques.md) are counted, for increments "
+            "with `who`. None: by none.",
         ),
     ),
     problems=_problems,

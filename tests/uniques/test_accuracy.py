@@ -13,18 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_counters.sketches import (
+from django_counters.contrib.uniques.sketches import (
     ERROR,
-    HIGHEST,
     MEMBERS,
-    REGISTERS,
     Sketch,
     estimate,
-    member_in,
-    member_of,
     raise_registers,
     union,
 )
+from django_counters.measure import HIGHEST, REGISTERS, member_in, member_of
 
 SEEDS = 200
 SIZES = (600, 2_500, 10_000, 20_000, 50_000)

@@ -13,16 +13,28 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
-from django_counters.contrib import series
-from django_counters.contrib.series.rest import MOST_SETS
+from django_counters.contrib import series, uniques
+from django_counters.contrib.uniques import CounterMember, CounterUnique, Distinct
+from django_counters.contrib.uniques.rest import MOST_SETS
+from django_counters.contrib.uniques.sketches import Sketch
 from django_counters.models import Counter
-from django_counters.read.uniques import Distinct
 from django_counters.rest import expose
-from django_counters.sketches import Sketch
-from django_counters.tables import CounterMember, CounterUnique
 from django_counters.testing import override_counters
 from tests.rest.asking import assert_first, assert_replayed, header
-from tests.rest.conftest import ALL, API, API_TESTS, ORIGIN, As, Client, problem
+from tests.rest.conftest import (
+    ALL,
+    API,
+    API_TESTS,
+    ORIGIN,
+    As,
+    Client,
+    as_,
+    client,
+    fields,
+    isolated,
+    namespaces,
+    problem,
+)
 from tests.rest.measured import land
 from tests.testapp.models import Talk
 
@@ -72,7 +84,7 @@ def told(who: Client, key: str, **parameters: str) -> dict[str, Any]:
 
 def seen(key: str) -> int:
     land()
-    return series.of(key).last("1d").unique()
+    return uniques.count(series.of(key).last("1d"))
 
 
 def count(who: Client, key: str, body: Any = None, status: int = 200, **extra: Any) -> Any:
@@ -194,10 +206,10 @@ class TestWhatIsRefused:
     def test_what_is_nobody(self, as_: As, who: Any) -> None:
         body: dict[str, Any] = {"who": who}
         many = {"counters": [{"key": "visits:a"}], **body}
-        for client in (as_("anonymous"), as_("superuser")):
+        for sender in (as_("anonymous"), as_("superuser")):
             for answer in (
-                client.do("increment", "visits:a", body, **FROM),
-                client.bulk("increment", many, **FROM),
+                sender.do("increment", "visits:a", body, **FROM),
+                sender.bulk("increment", many, **FROM),
             ):
                 (error,) = problem(answer, 400, "invalid")["errors"]
                 assert error["field"] == "who"
@@ -324,7 +336,7 @@ def test_nothing_is_zero(client: Client) -> None:
     body = told(client, "people:a", per="day", last="2", by="country")
     assert [point["value"] for point in body["points"]] == [0, 0]
     assert (body["value"], body["exact"], body["splits"]) == (0, True, [])
-    assert isinstance(series.of("people:a").last("1d").unique(), Distinct)
+    assert isinstance(uniques.count(series.of("people:a").last("1d")), Distinct)
 
 
 def test_a_user_with_a_long_key_is_one_actor() -> None:
@@ -334,4 +346,4 @@ def test_a_user_with_a_long_key_is_one_actor() -> None:
     for _ in range(2):
         assert client.post(f"{API}/counters/people:a/increment").status_code == 200
     land()
-    assert series.of("people:a").per("day").last(1).unique() == 1
+    assert uniques.count(series.of("people:a").per("day").last(1)) == 1

@@ -15,20 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import islice
 from operator import lt
 from struct import pack, unpack
 
-from django_counters.exceptions import InvalidSketch
+from django_counters.contrib.uniques.errors import InvalidSketch
+from django_counters.measure import HIGHEST, MEMBER_BITS, PLACE_BITS, REGISTERS
 
-MEMBER_BITS = 52
 MEMBERS = (1 << MEMBER_BITS) - 1  # how many there are: 1 to this; 0 is none
 KEPT = 512  # members of an exact set
 WIDTH = 8  # bytes of a member
-PLACE_BITS = 14
-REGISTERS = 1 << PLACE_BITS
-HIGHEST = MEMBER_BITS - PLACE_BITS + 1  # rank, of a member whose other bits are all zeros
 ERROR = round(1.04 / math.sqrt(REGISTERS), 4)
 EXACT, ROUGH = "m", "r"
 
@@ -42,16 +38,6 @@ _MARKS = [
     for low in range(0, HIGHEST + 1, 8)
 ]
 _COMMON = _RANKS[:16]  # all but a few registers have one of these ranks
-
-
-def member_of(text: str, key: bytes) -> int:
-    """The member that a text is: 52 bits that cannot be made without the key, and never 0."""
-    return member_in(blake2b(text.encode(), key=key, digest_size=8).digest())
-
-
-def member_in(digest: bytes) -> int:
-    """The first 52 of 64 bits; 1 where they are all zeros."""
-    return int.from_bytes(digest, "big") >> 64 - MEMBER_BITS or 1
 
 
 @dataclass(frozen=True, slots=True)

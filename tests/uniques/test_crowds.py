@@ -11,11 +11,13 @@ import pytest
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in, slots_of
-from django_counters.contrib import series
+from django_counters.contrib import series, uniques
 from django_counters.contrib.series import Series
-from django_counters.models import Counter, CounterIncident, CounterMember, CounterUnique
+from django_counters.contrib.uniques import CounterMember, CounterUnique
+from django_counters.contrib.uniques.sketches import KEPT, MEMBERS, Sketch
+from django_counters.measure import REGISTERS
+from django_counters.models import Counter, CounterIncident
 from django_counters.redis.keys import RANKS, cell_field, cell_in, set_in, slot_of
-from django_counters.sketches import KEPT, MEMBERS, REGISTERS, Sketch
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Delta, Effect
@@ -77,12 +79,12 @@ def test_what_waits_is_bounded() -> None:
     client = pending_in("default", 10, "default")._client
     assert client.call("MEMORY", "USAGE", where, "SAMPLES", 0, key=where) < 200_000
     land()
-    unique = days().unique()
+    unique = uniques.count(days())
     assert abs(unique - LARGE) < THREE_SIGMA * LARGE
     assert Counter.objects.value(KEY) == LARGE
     count(range(LARGE))
     land()
-    assert days().unique() == unique
+    assert uniques.count(days()) == unique
 
 
 def test_registers_are_those_of_the_sketch() -> None:
@@ -119,7 +121,7 @@ def test_512_are_exact() -> None:
     count(range(KEPT))
     assert not [field for field in waiting() if field.startswith(RANKS)]
     land()
-    unique = days().unique()
+    unique = uniques.count(days())
     assert (unique, unique.is_exact) == (KEPT, True)
 
 
@@ -127,7 +129,7 @@ def test_each_set_has_its_own_bound() -> None:
     count(range(KEPT), tags={"country": "DE"})
     count(range(KEPT), tags={"country": "FR"})
     land()
-    by = days().by("country").unique()
+    by = uniques.count_by(days().by("country"))
     assert by == {"DE": KEPT, "FR": KEPT}
     assert all(unique.is_exact for unique in by.values())
 
@@ -148,13 +150,13 @@ def test_an_older_process_counts_no_members() -> None:
     for member in range(1, 301):
         redis("HSET", cell_field(found[1]._replace(member=member), KEY), "1")
     land()
-    assert days().unique() == 301
+    assert uniques.count(days()) == 301
     count(range(KEPT + 100))
     for member in range(1, 301):
         redis("HSET", cell_field(found[1]._replace(member=member), KEY), "1")
     land()
     everybody = KEPT + 100 + 300 + 1
-    assert abs(days().unique() - everybody) < THREE_SIGMA * everybody
+    assert abs(uniques.count(days()) - everybody) < THREE_SIGMA * everybody
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -165,7 +167,7 @@ def test_one_that_dies_is_finished_by_the_next(step: str) -> None:
         flush(step=kill_at(step))
     count(crowd)
     land()
-    assert abs(days().unique() - len(crowd)) < THREE_SIGMA * len(crowd)
+    assert abs(uniques.count(days()) - len(crowd)) < THREE_SIGMA * len(crowd)
     assert Counter.objects.value(KEY) == 2 * len(crowd)
     assert not CounterIncident.objects.exists()
     (body,) = CounterUnique.objects.values_list("body", flat=True)
@@ -184,7 +186,7 @@ def test_values_that_are_not_counted_apart_are_one_set() -> None:
     for begin, country in enumerate(("DE", "FR", "IT", "ES")):
         count(range(begin * 600, begin * 600 + 600), tags={"country": country})
     land()
-    by = days().by("country").unique()
+    by = uniques.count_by(days().by("country"))
     assert len(by) == 3  # two of the four, as they happen to land
     for country, unique in by.items():
         people = 1200 if country == "~" else 600
@@ -198,7 +200,7 @@ def test_tokens_name_their_actors() -> None:
     for _ in range(2):
         Counter.objects.increment(KEY, who="late", token=token)
     land()
-    assert (days().unique().is_exact, CounterMember.objects.count()) == (False, 0)
+    assert (uniques.count(days()).is_exact, CounterMember.objects.count()) == (False, 0)
     assert Counter.objects.value(KEY) == KEPT + 1
 
 
@@ -216,4 +218,4 @@ def test_what_is_no_chunk_is_told_of() -> None:
     flush()
     assert set(CounterIncident.objects.get().detail["fields"]) == set(strange)
     assert Counter.objects.value(KEY) == KEPT + 100
-    assert abs(days().unique() - KEPT - 100) < THREE_SIGMA * (KEPT + 100)
+    assert abs(uniques.count(days()) - KEPT - 100) < THREE_SIGMA * (KEPT + 100)

@@ -16,13 +16,14 @@ from django.db import connections, transaction
 from django.utils.functional import SimpleLazyObject
 
 from django_counters import clock
-from django_counters.contrib import series
+from django_counters.contrib import series, uniques
 from django_counters.contrib.series import Series
+from django_counters.contrib.uniques import CounterMember, CounterUnique
+from django_counters.contrib.uniques.sketches import Sketch
 from django_counters.exceptions import CounterError, HistoryNotKept, InvalidActor, UnsupportedSeries
-from django_counters.models import Counter, CounterDelta, CounterMember, CounterUnique
+from django_counters.models import Counter, CounterDelta
 from django_counters.projections.event import actor_of
 from django_counters.registry import registry
-from django_counters.sketches import Sketch
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep.forgetting import forget_actor
@@ -54,7 +55,7 @@ def test_nobody_is_counted_twice(counted: str) -> None:
         Counter.objects.increment(counted, who=who)
     Counter.objects.increment(counted, 5)
     land()
-    unique = days().unique()
+    unique = uniques.count(days())
     assert (unique, unique.is_exact, unique.error) == (3, True, 0.0)
     assert Counter.objects.value(counted) == 10
     assert days().total() == 10
@@ -68,13 +69,13 @@ def test_a_union_is_no_sum(counted: str) -> None:
             Counter.objects.increment(counted, who=who, at=at)
     Counter.objects.increment_many({"hits:other": 1, counted: 1}, who=5)
     land()
-    assert [point.value for point in days(2).uniques()] == [2, 4]
-    assert days(2).unique() == 5
+    assert [point.value for point in uniques.points(days(2))] == [2, 4]
+    assert uniques.count(days(2)) == 5
     both = series.of([counted, "hits:other"]).per("day").last(2)
-    assert both.unique() == 5
-    assert both.unique_each() == async_to_sync(both.aunique_each)() == {counted: 5, "hits:other": 1}
-    assert async_to_sync(both.aunique)() == 5
-    assert [point.value for point in async_to_sync(both.auniques)()] == [2, 4]
+    assert uniques.count(both) == 5
+    assert uniques.each(both) == async_to_sync(uniques.aeach)(both) == {counted: 5, "hits:other": 1}
+    assert async_to_sync(uniques.acount)(both) == 5
+    assert [point.value for point in async_to_sync(uniques.apoints)(both)] == [2, 4]
 
 
 def test_by_tag_and_with_what_is_not_counted_apart(counted: str) -> None:
@@ -82,9 +83,9 @@ def test_by_tag_and_with_what_is_not_counted_apart(counted: str) -> None:
         Counter.objects.increment(counted, who=who, tags={"country": country})
     Counter.objects.increment(counted, who=0, tags={"country": "FR"})
     land()
-    assert days().by("country").unique() == {"DE": 2, "FR": 2, "~": 2, None: 1}
-    assert days().where(country="FR").unique() == 2
-    assert days().unique() == 6
+    assert uniques.count_by(days().by("country")) == {"DE": 2, "FR": 2, "~": 2, None: 1}
+    assert uniques.count(days().where(country="FR")) == 2
+    assert uniques.count(days()) == 6
 
 
 def test_a_rollup_changes_nothing_but_where_they_are(counted: str) -> None:
@@ -98,9 +99,9 @@ def test_a_rollup_changes_nothing_but_where_they_are(counted: str) -> None:
         rollup()
         assert not CounterMember.objects.exists()
         count(people)
-        assert days().unique() == 8
+        assert uniques.count(days()) == 8
     rollup()
-    assert days().unique() == 8
+    assert uniques.count(days()) == 8
 
 
 def test_beyond_512_it_is_an_estimate_that_says_so(counted: str) -> None:
@@ -110,14 +111,14 @@ def test_beyond_512_it_is_an_estimate_that_says_so(counted: str) -> None:
             Counter.objects.increment(counted, who=who)
     land()
     rollup()
-    unique = days().unique()
+    unique = uniques.count(days())
     assert not unique.is_exact
     assert unique.error == 0.0081
     assert abs(unique - 513) < 3 * 0.0081 * 513
     assert set(CounterUnique.objects.values_list("kind", flat=True)) == {"r"}
     Counter.objects.increment(counted, who="first")
     land()
-    assert days().unique() == unique
+    assert uniques.count(days()) == unique
 
 
 def test_a_token_counts_its_actor_once(counted: str) -> None:
@@ -125,7 +126,7 @@ def test_a_token_counts_its_actor_once(counted: str) -> None:
     for _ in range(2):
         Counter.objects.increment(counted, 3, who=1, token=token)
     land()
-    assert (Counter.objects.value(counted), days().unique()) == (3, 1)
+    assert (Counter.objects.value(counted), uniques.count(days())) == (3, 1)
 
 
 def test_what_is_rolled_back_was_nobody(counted: str) -> None:
@@ -135,14 +136,14 @@ def test_what_is_rolled_back_was_nobody(counted: str) -> None:
     with transaction.atomic():
         Counter.objects.increment(counted, who=2)
     land()
-    assert days().unique() == 1
+    assert uniques.count(days()) == 1
 
 
 def test_from_async_code(counted: str) -> None:
     async_to_sync(Counter.objects.aincrement)(counted, who=1)
     async_to_sync(Counter.objects.aincrement_many)({counted: 1}, who=2)
     land()
-    assert days().unique() == 2
+    assert uniques.count(days()) == 2
 
 
 @pytest.mark.usefixtures("cached")
@@ -154,15 +155,15 @@ def test_fields() -> None:
         getattr(other, field).increment(who=3)
     Talk.objects.increment(seats=1, who=4)
     land()
-    assert series.of(talk.seats).per("day").last(1).unique() == 3
-    assert series.of(Talk.seats).per("day").last(1).unique_each() == {talk.pk: 3, other.pk: 2}
-    assert series.of(Talk.seats).per("day").last(1).unique() == 4
+    assert uniques.count(series.of(talk.seats).per("day").last(1)) == 3
+    assert uniques.each(series.of(Talk.seats).per("day").last(1)) == {talk.pk: 3, other.pk: 2}
+    assert uniques.count(series.of(Talk.seats).per("day").last(1)) == 4
     for column in (Talk.claps, Talk.views):
-        assert series.of(column).per("day").last(1).unique() == 3
-        assert series.of(column, talk).per("day").last(1).unique() == 2
+        assert uniques.count(series.of(column).per("day").last(1)) == 3
+        assert uniques.count(series.of(column, talk).per("day").last(1)) == 2
     talk.delete()
-    assert series.of(Talk.views).per("day").last(1).unique() == 1
-    assert series.of(Talk.claps).per("day").last(1).unique() == 1
+    assert uniques.count(series.of(Talk.views).per("day").last(1)) == 1
+    assert uniques.count(series.of(Talk.claps).per("day").last(1)) == 1
     rollup()
     other.delete()
     assert not CounterUnique.objects.exists()
@@ -194,8 +195,8 @@ REFUSED: dict[str, tuple[type[CounterError], Callable[[], object]]] = {
     "a decrement": (InvalidActor, lambda: Counter.objects.decrement(KEY, who=1)),
     "a correcting entry": (InvalidActor, lambda: CounterDelta.objects.append(KEY, -1, who=1)),
     "without unique": (UnsupportedSeries, lambda: Counter.objects.increment("other:a", who=1)),
-    "no unique": (UnsupportedSeries, series.of("other:a").last("1d").unique),
-    "uniques of no unique": (UnsupportedSeries, lambda: _per_day("other:a").uniques()),
+    "no unique": (UnsupportedSeries, lambda: uniques.count(series.of("other:a").last("1d"))),
+    "uniques of no unique": (UnsupportedSeries, lambda: uniques.points(_per_day("other:a"))),
 }
 
 
@@ -215,7 +216,7 @@ def test_refused(why: str) -> None:
 def test_periods_that_are_in_no_other_list() -> None:
     with override_counters(hits={"UNIQUE": ["day"], "KEEP": {"day": 3}}):
         Counter.objects.increment(KEY, who=UUID(int=1))
-        assert days().unique() == 1
+        assert uniques.count(days()) == 1
         with pytest.raises(UnsupportedSeries):
             days().list()
 
@@ -230,12 +231,12 @@ def test_somebody_is_forgotten(rolled_up: bool) -> None:
         pages = series.of([KEY, "hits:b"]).per("day").last(1)
         assert forget_actor("ann", dry_run=True)["sets"] == 3
         assert forget_actor("ann", keep_counts=True)["sets"] == 3
-        assert (pages.unique(), days().unique()) == (2, 2)
+        assert (uniques.count(pages), uniques.count(days())) == (2, 2)
         # Nobody can tell any more whether she was there.
         Counter.objects.increment(KEY, who="ann")
-        assert days().unique() == 3
+        assert uniques.count(days()) == 3
         assert forget_actor("ann")["sets"] == 1
-        assert (days().unique(), forget_actor("ann")["sets"]) == (2, 0)
+        assert (uniques.count(days()), forget_actor("ann")["sets"]) == (2, 0)
 
 
 @pytest.mark.parametrize("rolled_up", [False, True])
@@ -255,7 +256,7 @@ def test_forgetting_takes_no_cursor_of_the_server(monkeypatch: pytest.MonkeyPatc
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a named cursor")
 
-    monkeypatch.setattr("django_counters.stores.sql.uniques._SETS", 2)
+    monkeypatch.setattr("django_counters.contrib.uniques.sql._SETS", 2)
     with override_counters(hits={"UNIQUE": ["day"]}):
         for number in range(5):
             Counter.objects.increment(f"hits:{number}", who="ann")
@@ -270,8 +271,8 @@ def test_a_rollup_says_who_waits() -> None:
         for who in range(3):
             Counter.objects.increment(KEY, who=who)
         for dry_run in (True, True, False):
-            assert rollup(dry_run=dry_run).members == 3
-        assert rollup(dry_run=True).members == 0
+            assert rollup(dry_run=dry_run).others == {"members": 3}
+        assert rollup(dry_run=True).others == {"members": 0}
 
 
 def test_nobody_is_told_of_the_time_before_they_were_declared() -> None:
@@ -282,7 +283,7 @@ def test_nobody_is_told_of_the_time_before_they_were_declared() -> None:
         Counter.objects.increment(KEY, who=1)
         assert days(9).total() == 2
         with pytest.raises(HistoryNotKept):
-            days(9).unique()
+            uniques.count(days(9))
 
 
 @pytest.mark.parametrize("path", ["whole", "each", "points", "tags"])
@@ -310,13 +311,13 @@ def test_sets_are_read_by_pages(monkeypatch: pytest.MonkeyPatch, path: str) -> N
         )
         everything = series.of(namespace="hits").per("day").last(1)
         reads: dict[str, Callable[[], Any]] = {
-            "whole": everything.unique,
-            "each": everything.unique_each,
-            "points": everything.uniques,
-            "tags": everything.by("country").unique,
+            "whole": lambda: uniques.count(everything),
+            "each": lambda: uniques.each(everything),
+            "points": lambda: uniques.points(everything),
+            "tags": lambda: uniques.count_by(everything.by("country")),
         }
         at_once = reads[path]()
-        monkeypatch.setattr("django_counters.read.uniques.PAGE", 8)
+        monkeypatch.setattr("django_counters.contrib.uniques.reading.PAGE", 8)
         tracemalloc.start()
         try:
             by_pages, (_, peak) = reads[path](), tracemalloc.get_traced_memory()

@@ -6,30 +6,41 @@ uncertain caller may do it again, and a reader may meet a member in both places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from django.db import connections, models
 
 from django_counters import clock
-from django_counters.sketches import EXACT, Sketch
+from django_counters.contrib.uniques.models import CounterMember, CounterUnique
+from django_counters.contrib.uniques.options import MEMBER
+from django_counters.contrib.uniques.sketches import EXACT, ROUGH, Sketch
 from django_counters.stores.sql.session import Session, aware
-from django_counters.tables import CounterMember, CounterUnique
-from django_counters.types import Cell
+from django_counters.types import Place
 
 # How many sets one statement holds.
 _SETS = 100
 # How many members one transaction puts into their sets.
 _MEMBERS = 5000
 
-#: Measure, key, period, start and tags.
-Place: TypeAlias = tuple[int, str, int, datetime, str]
 
+def land_members(
+    session: Session,
+    members: Mapping[Place, Collection[int]],
+    registers: Mapping[Place, Sequence[bytes]],
+) -> None:
+    """Put members that land into their sets, within the caller's transaction.
 
-def place_of(key: str, cell: Cell) -> Place:
-    """The set that the member of a cell belongs to."""
-    return cell.measure, key, cell.period, cell.start, cell.tags
+    Args:
+        session: the database.
+        members: by set.
+        registers: for sets that had too many members in Redis.
+    """
+    sets = {place: Sketch.of(found) for place, found in members.items()}
+    for place, bodies in registers.items():
+        for body in bodies:
+            sets[place] = sets.get(place, Sketch()) | Sketch(ROUGH, body)
+    SqlUniques(session).unite(sets)
 
 
 class SqlUniques:
@@ -145,7 +156,7 @@ class SqlUniques:
         of them, in the transaction that changes its set.
         """
         folded = 0
-        sql = self._session.dialect.cells.take_members
+        sql = self._session.dialect.cells.drain(MEMBER)
         while True:
             with self._session.read_committed():
                 rows = self._session.run(sql, (_MEMBERS,))

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from django_counters import clock
 from django_counters.cached.flush import flush
-from django_counters.contrib import series
-from django_counters.models import Counter, CounterMeasure, CounterMember, CounterUnique
+from django_counters.contrib import series, uniques
+from django_counters.contrib.uniques import CounterMember, CounterUnique
+from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
 from django_counters.tokens import mint
 from django_counters.upkeep.rollup import rollup
@@ -116,16 +117,18 @@ def check(question: Question, given: Sequence[Visit]) -> None:
     if question.where:
         counts = counts.where(country=list(question.where))
     sets = expected(question, given)
-    assert [point.value for point in counts.uniques()] == list(map(len, sets))
-    assert counts.unique() == len(set().union(*sets))
-    assert counts.unique().is_exact
+    assert [point.value for point in uniques.points(counts)] == list(map(len, sets))
+    assert uniques.count(counts) == len(set().union(*sets))
+    assert uniques.count(counts).is_exact
     by = {
         country: len(set().union(*found))
         for country in COUNTRIES
         for found in [expected(question._replace(where=(country,)), given)]
         if not question.where or country in question.where
     }
-    assert counts.by("country").unique() == {one: number for one, number in by.items() if number}
+    assert uniques.count_by(counts.by("country")) == {
+        one: number for one, number in by.items() if number
+    }
 
 
 @pytest.mark.usefixtures("cached")
