@@ -36,7 +36,8 @@ from django.conf import settings
 url, name, redis, prefix = sys.argv[1:]
 apps = ["django.contrib.auth", "django.contrib.contenttypes", "django_counters"]
 if find_spec("django_counters.contrib"):
-    apps += ["django_counters.contrib.holds"]
+    capabilities = ("django_counters.contrib.holds", "django_counters.contrib.likes")
+    apps += [name for name in capabilities if find_spec(name)]
 settings.configure(
     INSTALLED_APPS=apps,
     USE_TZ=True,

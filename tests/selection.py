@@ -44,7 +44,6 @@ EVERYWHERE = tuple(RUNS)
 SQL = ("dialect", "mariadb", "server", "newest")
 TABLE = {
     ".": Row(EVERYWHERE, "a model of calls, migrations, settings, types"),
-    "actors": Row(("dialect", "server", "newest"), "rows that count once, down to their SQL"),
     "adjustments": Row(SQL, "corrections, down to their SQL"),
     "admin": Row(("pair", "newest"), "forms, lists and templates are Django's"),
     "benchmarks": Row(NOWHERE, "figures are taken on one machine"),
@@ -75,6 +74,7 @@ TABLE = {
     "holds": Row(SQL, "what is held and sold, down to its SQL"),
     "landing": Row(("dialect", "server"), "parcels, landed in SQL"),
     "ledger": Row(SQL, "entries and their partitions, down to their SQL"),
+    "likes": Row(("dialect", "server", "newest"), "rows that count once, down to their SQL"),
     "limits": Row(("dialect", "server", "newest"), "buckets and room, in SQL and in scripts"),
     "locales": Row(NOWHERE, "texts"),
     "management": Row(("pair", "newest"), "commands are Django's and argparse's"),
