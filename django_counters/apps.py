@@ -23,6 +23,8 @@ from django_counters.options import written_namespaces
 if TYPE_CHECKING:
     from django.db.migrations import Migration
 
+    from django_counters.strategies.declaring import Declaration
+
 # How the engines of a vendor end.
 _ENGINES = {
     "postgresql": ("postgresql", "postgis"),
@@ -93,13 +95,21 @@ def import_first() -> None:
     from django_counters.stores.sql.dialects import import_dialect
 
     engines = [str(database.get("ENGINE")) for database in settings.DATABASES.values()]
-    for vendor, ends in _ENGINES.items():
-        if any(engine.endswith(ends) for engine in engines):
-            import_dialect(vendor)
+    vendors = {one for one, ends in _ENGINES.items() for e in engines if e.endswith(ends)}
+    if not all(engine.endswith(sum(_ENGINES.values(), ())) for engine in engines):
+        # An engine of another package is for one of them.
+        vendors = {*_ENGINES}
+    dialects = [import_dialect(vendor) for vendor in sorted(vendors)]
     names = [name for feature in features() for name in feature.imported_first()]
-    if find_spec("psycopg") and any(e.endswith(_ENGINES["postgresql"]) for e in engines):
+    if find_spec("psycopg") and "postgresql" in vendors:
         names.append("django_counters.stores.sql.wire")
-    if find_spec("redis") and _needs_redis():
+    declared = _declared_strategies()
+    outside = any(one.can.outside for one in declared)
+    if outside or any(one.can.entries for one in declared):
+        # While Redis is away, cached counters go to the ledger.
+        names += ["django_counters.ledger.strategy"]
+        names += [dialect.ledger.rpartition(".")[0] for dialect in dialects]
+    if find_spec("redis") and outside:
         names += ["django_counters.redis.aclient", "django_counters.cached.pending"]
     if apps.is_installed("rest_framework"):
         names.append("django_counters.rest.ready")
@@ -109,14 +119,14 @@ def import_first() -> None:
         import_module(name)
 
 
-def _needs_redis() -> bool:
-    """Whether a strategy is declared, rightly or not, that counts outside of the database."""
+def _declared_strategies() -> list[Declaration]:
+    """Import and return the strategies that namespaces and fields name, rightly or not."""
     from django_counters.conf import declared_strategy
 
     found = [options.get("STRATEGY") for options in written_namespaces()]
     fields = (field for model in apps.get_models() for field in model._meta.local_fields)
     found += [getattr(field, "strategy", None) for field in fields]
-    return any(one.can.outside for one in map(declared_strategy, found) if one)
+    return [one for one in map(declared_strategy, found) if one]
 
 
 def keep_what_others_need(

@@ -1,12 +1,12 @@
 """Conditions: rows that make a change count, as the row of a person who counts once.
 
-A condition is a row that has to be new, or has to be there and is taken back. The row and the
-change are one step: a change that is refused leaves the row as it was, and a row that is not as it
-has to be leaves the counter as it is.
+A condition is a row that a change inserts or deletes. The row and the change are one step. A
+refused change leaves the row alone. If the row to insert exists already, or the row to delete is
+missing, the counter keeps its value.
 
 An option of an app declares one: its `projections.base.Projection` makes ``{"condition":
-Conditional}`` for the counters that have it. A counter has one at most. Such a counter is only
-changed alone: what adds to many counters at once, or lands amounts, refuses it.
+Conditional}`` for the counters that have it. A counter has one at most. Such a counter
+changes only by itself: batch calls and `landing` refuse it.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class ConditionKind:
 
 
 class Condition(NamedTuple):
-    """A row that has to be new so that a change counts, or has to be there.
+    """A row that a change inserts or deletes; without that, it does not count.
 
     Attributes:
         kind: its table.
         row: the values of its columns, the moment last.
-        takes_back: the row has to be there, and is deleted.
-        older_than: a row that was made until this moment counts as none; its moment is set. None:
-            however old it is.
+        takes_back: the change deletes the row; else it inserts it.
+        older_than: a row made up to this moment is ignored, and its moment is set anew. None: no
+            row is ignored because of its age.
     """
 
     kind: ConditionKind

@@ -96,5 +96,5 @@ def names_members(measure: Measure) -> bool:
 
 
 def stored_periods(measure: Measure) -> tuple[str, ...]:
-    """Return the names under which the row of a measure says since when each period is known."""
+    """Return the keys under which the row of a measure has the start of each period's history."""
     return tuple(kind.known_as(period) for kind in kinds() for period in measure.by(kind))

@@ -1,24 +1,24 @@
-"""The one landing: increments from outside become part of the totals, once.
+"""Adds increments from outside of the database to the totals, each once.
 
-A source is a file of this room. It turns what waits somewhere into a `Parcel`, lands it, and lets
-go of it afterwards::
+A source is a module that packs pending increments into a `Parcel`, lands it, and then acknowledges
+it::
 
     for page in orders.unread():
         parcel = Parcel(id_of(page), "orders", sums=page.sums)
         landed = land(parcel, using)
         orders.acknowledge(page)
 
-It has to give an id that is the same whenever the same page is read again: the ``hex`` of a
-UUIDv7, which `tokens.token_of` makes of a text and the moment of the page. Nothing may be added to
-a page once it has an id. It may land a parcel as often as it likes, and die anywhere: it must not
-let go of a page before `land` has returned. An amount that does not fit a total is quarantined, in
-an incident and in the result of `land`. The others land. A parcel that is older than 28 days is
-quarantined as a whole, because it is not known any more whether it landed.
+A source gives the same id whenever it reads the same page again: the ``hex`` of a UUIDv7, which
+`tokens.token_of` makes of a text and the moment of the page. It adds nothing to a page that has an
+id. It may land the same parcel repeatedly, and may crash at any point. It must not acknowledge a
+page before `land` has returned. An amount that doesn't fit its total is quarantined: an incident
+and the result of `land` have it, and the other amounts land. A parcel older than 28 days is
+quarantined as a whole: it may have landed, and its id may be pruned.
 
 A source whose pages come in order gives each parcel the positions that it is between, instead of an
 id: ``Parcel("", "clicks", sums, moves=[Move("clicks", "0", "41", "57")])``. It lands exactly when
-all of them move, in the transaction of the counts, regardless of its age. Where one is elsewhere,
-`Moved` says that another process has landed it, or a part of it: that page is of no use any more.
+all of them move, in the transaction of the counts, regardless of its age. If a stored position
+differs, `land` raises `Moved`: another process has landed the page, or a part of it. Drop the page.
 """
 
 from __future__ import annotations
@@ -77,18 +77,18 @@ class PageOverflow(Exception):
 
 @dataclass
 class Landed:
-    """What became of some parcels.
+    """The result of landing parcels.
 
     Attributes:
-        source: what people call the place where they come from.
+        source: the name of the source, for people.
         using: the database.
-        parcels: how many were landed here; the others had landed before.
-        counters: how many counters were changed.
-        conflicts: changes that were counted though their token stands for another one, by token.
-        quarantined: amounts that could not be landed, by counter. Each is in an incident.
-        forget: by parcel, counters of which not all is in the totals.
+        parcels: the number of parcels that this call landed; the others had landed before.
+        counters: the number of changed counters.
+        conflicts: changes that were counted though their token belongs to another change, by token.
+        quarantined: amounts that did not land, by counter. Each is in an incident.
+        forget: by parcel, the counters whose amounts are not all in the totals.
         refused: counters whose totals could not take their amounts: nor do their cells.
-        incidents: what else was found to be wrong.
+        incidents: other problems.
         divisible: whether fewer messages can be landed at once, so that an amount that doesn't fit
             takes no other along.
     """
@@ -107,7 +107,7 @@ class Landed:
     def quarantine(
         self, reason: str, amounts: Mapping[str, int], parcels: Iterable[str], token: str = ""
     ) -> None:
-        """Write down what could not be landed: with this row it can be put right by hand.
+        """Record an incident with amounts that did not land, so that people can correct them.
 
         Raises:
             PageOverflow: fewer messages may fit.
@@ -177,8 +177,8 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
         Busy: others held what is needed, or it took too long. Nothing is landed: try again.
         Moved: a position of it is not where the parcel begins. Nothing is landed: read the
             positions again. Only for parcels with positions.
-        OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again; where it has
-            positions, `Moved` then says that it did land, or that another process was faster.
+        OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again. If
+            it has positions and has landed, that raises `Moved`.
         CounterUnavailable, ReadOnlyDatabase: nothing is landed.
         RuntimeError: the caller has a transaction.
         ValueError: the id of the parcel is not the ``hex`` of a UUIDv7, or is of a later day; it
@@ -231,7 +231,7 @@ class ParcelLanding:
     def land(
         self, parcels: Sequence[Parcel], sums: Sums | None = None, *, divisible: bool = False
     ) -> Landed:
-        """Land those that no process has landed, within `begun`.
+        """Land the parcels that no process has landed, within `begun`.
 
         Args:
             parcels: what to land.
@@ -270,7 +270,7 @@ class ParcelLanding:
         return landed
 
     def _due(self, fresh: Sequence[Parcel], landed: Landed) -> list[Parcel]:
-        """Those that are not so old that they may have landed and be forgotten."""
+        """Return the parcels to land. Quarantine those so old that they may have landed."""
         oldest = self._batches.now() - OLDEST
         due = []
         for parcel in fresh:
@@ -306,7 +306,7 @@ class ParcelLanding:
     def _append_page(
         self, page: Sequence[tuple[str, Tokened]], parcel: Parcel, landed: Landed
     ) -> Iterator[tuple[str, Tokened]]:
-        """Append increments in one statement, or by halves; those that are counted by this."""
+        """Append increments in one statement, or in halves. Yield those that this call counted."""
         if len(page) == 1:
             ((token, (counter, by, _)),) = page
             if self._append_one(UUID(token), counter, by, parcel, landed):
@@ -335,7 +335,7 @@ class ParcelLanding:
     def _append_one(
         self, token: UUID, counter: str, by: int, parcel: Parcel, landed: Landed
     ) -> bool:
-        """Append one increment; whether it is counted by this."""
+        """Append one increment. Return whether this call counted it."""
         try:
             outcome = self._append_acknowledged(token, counter, by, landed)
         except (CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase, RetryTransaction):
@@ -350,9 +350,9 @@ class ParcelLanding:
         return outcome is Outcome.APPENDED
 
     def _append_acknowledged(self, token: UUID, counter: str, by: int, landed: Landed) -> Outcome:
-        """Append what its source has acknowledged, also where its token stands for another change.
+        """Append an acknowledged increment, even if its token belongs to another change.
 
-        Its own token is then made of the change, so that it counts once, too, if it comes again.
+        In that case it gets a token made of the change, so that a repeat counts once, too.
         """
         try:
             return self._append_as(token, counter, by)
@@ -447,7 +447,7 @@ class ParcelLanding:
                 self._batches.land_members(kind, members.get(kind, {}), others.get(kind, {}))
 
     def _land_cells(self, sums: CellSums[str], measures: Mapping[int, Measure]) -> CellSums[str]:
-        """Add to cells; those whose values do not fit keep no others from landing."""
+        """Add to cells. Return the amounts that do not fit; the others are added."""
         if not sums or self._batches.land_cells(with_derived(sums, measures)):
             return {}
         if len(sums) == 1:

@@ -40,9 +40,12 @@ class Anywhere(ByLabel):
 
 MODELS = (
     "django_counters_holds.CounterHold",
+    "django_counters_likes.CounterActor",
     "django_counters_regions.CounterRegion",
     "django_counters_series.CounterSample",
     "django_counters_top.CounterRank",
+    "django_counters_uniques.CounterMember",
+    "django_counters_uniques.CounterUnique",
 )
 LACKS = [
     ("counters.E064", f"Routers allow counters in 'other', and {model} not there.")

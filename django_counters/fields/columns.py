@@ -76,13 +76,12 @@ class BaseCounterField(TotalField):
         self.bounds = Bounds(floor, value_ceiling(self.options.get("ceiling")))
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
-        try:
-            super().__init__(*args, **kwargs)
-        except TypeError as error:
-            for name in kwargs:
-                if app := conf.absent_option(name, of_field=True):
-                    raise ImproperlyConfigured(f"{name} needs {app} in INSTALLED_APPS.") from error
-            raise
+        # Django has a flag of the name ``unique``, too: a list of periods would set it.
+        unknown = [name for name in kwargs if name not in _OF_DJANGO or type(kwargs[name]) is list]
+        for name in unknown:
+            if app := conf.absent_option(name, of_field=True):
+                raise ImproperlyConfigured(f"{name} needs {app} in INSTALLED_APPS.")
+        super().__init__(*args, **kwargs)
 
     def contribute_to_class(
         self,

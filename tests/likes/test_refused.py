@@ -52,6 +52,7 @@ KEY, ROWS = "likes:page", "stars:page"
         ({"ONCE": True, "STRATEGY": "cached"}, "not for cached"),
         ({"ONCE": "5m", "STRATEGY": "ledger"}, "not for a ledger"),
         ({"ONCE": True, "FLOOR": 3}, "floor of 3"),
+        ({"ONCE": True, "CEILING": {"day": 5}}, "a ceiling of a period"),
     ],
 )
 def test_declarations(options: dict[str, Any], said: str) -> None:

@@ -386,7 +386,6 @@ PROBLEMS = [
     ({"CEILING": {"day": 5}, "STRATEGY": "sharded"}, "cannot hold a ceiling of a period"),
     ({"CEILING": {"day": 5}, "STRATEGY": "cached"}, "cannot hold a ceiling of a period"),
     ({"CEILING": {"day": 5}, "STRATEGY": "ledger"}, "cannot hold a ceiling of a period"),
-    ({"CEILING": {"day": 5}, "ONCE": True}, "once for each actor"),
 ]
 
 

@@ -136,7 +136,7 @@ def test_what_a_projection_declares_is_in_the_measure() -> None:
         CounterField(crowed=7)
 
 
-TOYS = ("times", "crowd", "mood")
+TOYS = ("times", "crowd", "mood", "vouchers")
 
 
 def test_editors_know_the_arguments_of_fields() -> None:

@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "django_counters",
+    "django_counters.contrib.likes",
     "django_counters.contrib.limits",
     "django_counters.contrib.series",
 ]

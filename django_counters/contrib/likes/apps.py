@@ -39,9 +39,9 @@ class Likes(Feature):
 
     def leftovers(self, using: str) -> Iterator[Leftover]:
         """Return the rows of actors: ``forget()`` and ``counters forget-actor`` reach none."""
-        from django_counters.contrib.likes.sql import SqlActors
+        from django_counters.stores.sql.session import Session
 
-        if rows := SqlActors(using).left():
+        if rows := Session(using).count(*self.tables):
             yield Leftover("rows of actors", rows, "copy what you need of them, and delete them")
 
     def drifts(self, using: str) -> Iterator[Drift]:

@@ -156,7 +156,6 @@ _RENAME = (
     f"UPDATE {ACTORS} SET actor = %s WHERE measure_id = %s AND key = %s AND actor = %s RETURNING 1"
 )
 #: Rows: how many there are.
-_LEFT = f"SELECT COUNT(*) FROM {ACTORS}"
 
 
 def _differing(spelling: Spelling, table: Table, vendor: str) -> str:
@@ -213,8 +212,3 @@ class SqlActors(SqlConditions):
         sql = _differing(session.dialect, table.quoted(session.quote), vendor)
         rows = session.run(sql, (measure, *kind), writes=False)
         return [Difference(str(key), int(found), int(value)) for key, found, value in rows]
-
-    def left(self) -> int:
-        """Return how many rows there are."""
-        ((rows,),) = self._session.run(_LEFT, (), writes=False)
-        return int(rows)

@@ -31,8 +31,7 @@ class SeriesFeature(Feature):
         name: str,  # noqa: ARG002
         declared: Mapping[Any, Any],
     ) -> Iterator[tuple[str, str]]:
-        for message in history_problems(declared):
-            yield "E025", message
+        return (("E025", message) for message in history_problems(declared))
 
     def jobs(self) -> Sequence[Job]:
         text = _("record the totals of namespaces with HISTORY")
@@ -42,6 +41,10 @@ class SeriesFeature(Feature):
         from django_counters.contrib.series.recording import prune_history
 
         return {"samples": prune_history(using)}
+
+    def keeps_rows(self, field: Any) -> bool:  # noqa: ARG002
+        """Records have no recorded totals: Django deletes them without loading them."""
+        return False
 
     def forget(self, owner: str, keys: Sequence[str], using: str) -> None:
         """Delete the recorded totals of named counters. Records have none."""

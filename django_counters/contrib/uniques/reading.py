@@ -72,7 +72,7 @@ class UniquePoint:
 def count(series: Series) -> Distinct:
     """Return the number of distinct actors in all of a series' time, and its standard error.
 
-        uniques.count(Counter.objects.series("visits:site").last("30d"))
+        uniques.count(series.of("visits:site").last("30d"))
 
     An actor of several periods, or of several counters, counts once. The number is exact up to 512
     actors in each stored period, and in all; else it is an estimate with a standard error of
@@ -88,7 +88,7 @@ def count(series: Series) -> Distinct:
 def count_by(splits: Splits) -> dict[Any, Distinct]:
     """Return the number of distinct actors by value of a tag, the largest first.
 
-        uniques.count_by(Counter.objects.series("visits:site").last("30d").by("country"))
+        uniques.count_by(series.of("visits:site").last("30d").by("country"))
 
     For several tags, the values are a tuple.
 

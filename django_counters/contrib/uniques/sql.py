@@ -64,10 +64,10 @@ class SqlUniques:
                 self._put(self._grown(page, sets))
 
     def _make(self, sets: Mapping[Place, Sketch]) -> None:
-        """Store those that are not there yet, as they are.
+        """Insert the sets that do not exist yet.
 
-        Most are there. MySQL would hold them in share mode for an INSERT that they refuse, and two
-        transactions that then change them would wait for each other.
+        Most exist. On MySQL, an INSERT that meets an existing row takes a shared lock on it. Two
+        transactions that then update the row would deadlock.
         """
         there = {_place(pk) for pk in self._of(sets).values_list("pk", flat=True)}
         rows = [_row(place, sketch) for place, sketch in sets.items() if place not in there]
@@ -76,7 +76,7 @@ class SqlUniques:
     def _grown(
         self, places: Sequence[Place], sets: Mapping[Place, Sketch]
     ) -> Iterator[CounterUnique]:
-        """Those that have others than before. Most of those who come have been there."""
+        """Yield the sets that gain members. Most members are in their set already."""
         for pk, kind, body in self._held(places):
             place, sketch = _place(pk), Sketch(kind, bytes(body))
             grown = sketch if sketch == sets[place] else sketch | sets[place]
@@ -102,10 +102,10 @@ class SqlUniques:
         )
 
     def forget(self, measure: int, member: int, instead: int = 0, *, dry_run: bool = False) -> int:
-        """Take a member out of all exact sets of a measure; out of how many.
+        """Take a member out of all exact sets of a measure. Return the number of those sets.
 
-        Looks through all of them. Registers stay as they are: members cannot be found in them. One
-        that is put into its set meanwhile is found there, for those that wait come first.
+        Looks through all of them. Registers stay as they are: members cannot be found in them. A
+        member that a rollup folds meanwhile is met in its set, because pending members come first.
 
         Args:
             measure: the number of the measure.

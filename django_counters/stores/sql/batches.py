@@ -89,7 +89,7 @@ class SqlBatches:
         return set(map(hex_of, self._claims.claim(rows)))
 
     def land_named(self, sums: Mapping[str, int]) -> dict[str, LandingRefusal]:
-        """Add to the totals of named counters, in the order of their keys; the refused ones.
+        """Add to the totals of named counters in the order of their keys. Return the refused ones.
 
         A total that is missing is made. All that is not refused is added: what does not fit (the
         total, or the value with what waits elsewhere) does not stop its neighbours.

@@ -32,6 +32,7 @@ from django_counters.exceptions import (
 )
 from django_counters.stores.sql.dialects import DIALECTS, Pending, dialect_of
 from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Either, Together
+from django_counters.stores.sql.dialects.tables import ROWS
 from django_counters.tenants import makes_cursors
 
 if TYPE_CHECKING:
@@ -414,6 +415,11 @@ class Session:
             cursor.copy(sql) as copy,
         ):
             copy.write(b"".join(lines))
+
+    def count(self, *tables: str) -> int:
+        """Return the number of rows of some tables, in one statement for each."""
+        counts = (self.run(ROWS.format(table), (), writes=False) for table in tables)
+        return sum(int(rows) for ((rows,),) in counts)
 
     def run(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any], *, writes: bool = True

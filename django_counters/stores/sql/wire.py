@@ -40,7 +40,7 @@ class Wire:
         self._encoded = self._libpq.parameter_status(ENCODING)
 
     def run(self, sql: str, params: Sequence[Any] | Mapping[str, Any]) -> list[Any] | None:
-        """Execute one statement and return its rows; None, and nothing sent, if a cursor has to.
+        """Execute one statement and return its rows; send nothing and return None if a cursor must.
 
         The statement that begins a transaction goes in one message with ``BEGIN``. With
         ``COUNTERS_PGPOOL`` a cursor has to send it, in two.

@@ -19,6 +19,8 @@ PARTITIONS = "django_counters_counterpartition"
 ARCHIVE = "django_counters_counterarchive"
 # On MySQL and MariaDB: a table of one row, which whoever adjusts holds.
 CHAIN = "django_counters_counterchain"
+# The number of rows of a table.
+ROWS = "SELECT COUNT(*) FROM {}"
 
 # The number of the row that is a total, where totals have no column.
 TOTAL = -1
