@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Sequence
+from functools import lru_cache
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -13,30 +13,32 @@ from django_counters.measure import OWN_KINDS, Kind, Measure
 
 
 class _Kinds:
-    """The kinds of the core and of the installed apps; made again when other apps are installed."""
+    """The kinds of the core and of the installed apps."""
 
     def __init__(self) -> None:
-        self._configs: object = None
-        self.ordered: Sequence[Kind] = OWN_KINDS
-        self.named: Mapping[str, Kind] = {}
-        self.marked: Mapping[str, Kind] = {}
-        self.of_members: Kind | None = None
-
-    def of_now(self) -> Self:
-        """Return itself, up to date."""
-        # Called several times for each change. Installing other apps replaces the dictionary.
-        if self._configs is not apps.app_configs:
-            added = (kind for feature in features() for kind in feature.kinds)
-            self.ordered = sorted((*OWN_KINDS, *added), key=lambda kind: kind.order)
-            _check_distinct(self.ordered)
-            self.named = {kind.name: kind for kind in self.ordered}
-            self.marked = {kind.mark: kind for kind in self.ordered if kind.mark}
-            self.of_members = next((kind for kind in self.ordered if kind.has_members), None)
-            self._configs = apps.app_configs if apps.apps_ready else None
-        return self
+        self.configs = apps.app_configs if apps.apps_ready else None
+        added = (kind for feature in features() for kind in feature.kinds)
+        self.ordered = ordered = sorted((*OWN_KINDS, *added), key=lambda kind: kind.order)
+        _check_distinct(ordered)
+        self.named = {kind.name: kind for kind in ordered}
+        self.marked = {kind.mark: kind for kind in ordered if kind.mark}
+        self.of_members = sets = next((kind for kind in ordered if kind.has_members), None)
+        # A change asks both of its measure. There are as many as namespaces and fields.
+        self.stored = lru_cache(1_000)(
+            lambda m: tuple(kind.known_as(period) for kind in ordered for period in m.by(kind))
+        )
+        self.names_members = lru_cache(1_000)(lambda m: sets is not None and bool(m.by(sets)))
 
 
-_kinds = _Kinds()
+_made: list[_Kinds] = []
+
+
+def _kinds() -> _Kinds:
+    """Return the present kinds. Called several times for each change."""
+    # Installing other apps replaces the dictionary.
+    if not _made or _made[0].configs is not apps.app_configs:
+        _made[:] = [_Kinds()]
+    return _made[0]
 
 
 def _check_distinct(kinds: Sequence[Kind]) -> None:
@@ -59,7 +61,7 @@ def kinds() -> Sequence[Kind]:
     Raises:
         ImproperlyConfigured: two of them have the same name, order or mark, or both have members.
     """
-    return _kinds.of_now().ordered
+    return _kinds().ordered
 
 
 def sharded_kinds() -> tuple[Kind, ...]:
@@ -73,7 +75,7 @@ def kind_named(name: str) -> Kind:
     Raises:
         ValueError: no installed app has it.
     """
-    kind = _kinds.of_now().named.get(name)
+    kind = _kinds().named.get(name)
     if kind is None:
         raise ValueError(f"no installed app has the kind {name!r}")
     return kind
@@ -81,20 +83,19 @@ def kind_named(name: str) -> Kind:
 
 def kind_marked(mark: str) -> Kind | None:
     """Return the kind that has a mark, as in Redis; None if no installed app has it."""
-    return _kinds.of_now().marked.get(mark)
+    return _kinds().marked.get(mark)
 
 
 def kind_of_members() -> Kind | None:
     """Return the kind whose rows have members; None if no installed app has one."""
-    return _kinds.of_now().of_members
+    return _kinds().of_members
 
 
 def names_members(measure: Measure) -> bool:
     """Return whether a change adds the actor of ``who`` to rows of its periods."""
-    kind = kind_of_members()
-    return kind is not None and bool(measure.by(kind))
+    return _kinds().names_members(measure)
 
 
 def stored_periods(measure: Measure) -> tuple[str, ...]:
     """Return the keys under which the row of a measure has the start of each period's history."""
-    return tuple(kind.known_as(period) for kind in kinds() for period in measure.by(kind))
+    return _kinds().stored(measure)
