@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from django.db import connections, router
 from django.urls import get_resolver
 from django.utils import timezone
 
+from django_counters import clock
 from django_counters.access import ACTIONS
 from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.exceptions import InvalidConfiguration
@@ -254,42 +255,24 @@ def check_databases(
 ) -> list[CheckMessage]:
     """E006, E007, E044, E063, E066, E067, W011, W019, W020: whether databases keep counters."""
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
-    return [
-        *(
-            Error(message, hint=HINTS[code], obj=alias, id=f"counters.{code}")
-            for alias in used
-            for code, message in _database_problems(alias)
-        ),
-        *(
-            Warning(message, hint=HINTS["W011"], obj=alias, id="counters.W011")
-            for alias in used
-            for message in _partition_problems(alias)
-        ),
-        *(
-            Warning(message, hint=HINTS["W019"], obj=alias, id="counters.W019")
-            for alias in used
-            for message in _reduced(alias)
-        ),
-        *(
-            Warning(message, hint=HINTS["W020"], obj=alias, id="counters.W020")
-            for alias in used
-            for message in _other_zones(alias)
-        ),
-        *(
-            Error(message, hint=HINTS["E063"], obj=alias, id="counters.E063")
-            for alias in used
-            for message in _left_behind(alias)
-        ),
-        *(
-            Error(message, hint=HINTS["E066"], obj=alias, id="counters.E066")
-            for alias in used
-            for message in _unfolded_entries(alias)
-        ),
-        *(
-            Error(message, hint=HINTS["E067"], obj=alias, id="counters.E067")
-            for alias in used
-            for message in _forgotten_in_redis(alias)
-        ),
+    found = [
+        Error(message, hint=HINTS[code], obj=alias, id=f"counters.{code}")
+        for alias in used
+        for code, message in _database_problems(alias)
+    ]
+    looks: tuple[tuple[type[Error | Warning], str, Callable[[str], Iterable[str]]], ...] = (
+        (Warning, "W011", _partition_problems),
+        (Warning, "W019", _reduced),
+        (Warning, "W020", _other_zones),
+        (Error, "E063", _left_behind),
+        (Error, "E066", _unfolded_entries),
+        (Error, "E067", _forgotten_in_redis),
+    )
+    return found + [
+        kind(message, hint=HINTS[code], obj=alias, id=f"counters.{code}")
+        for kind, code, look in looks
+        for alias in used
+        for message in look(alias)
     ]
 
 
@@ -316,14 +299,14 @@ def _unfolded_entries(alias: str) -> Iterator[str]:
         return
     if CounterDelta._meta.db_table not in connection.introspection.table_names():
         return
-    from django_counters.ledger.upkeep import LATE, unfolded
+    from django_counters.ledger.upkeep import unfolded
 
     # Values have these entries, and a rollup adds them to the totals with any settings. But without
     # a ledger it is easily forgotten.
     if entries := unfolded(alias):
         yield (
             f"{entries} entries of the ledger wait, no namespace of COUNTERS has a ledger, and no "
-            f"rollup has run for {LATE // timedelta(minutes=1)} minutes."
+            f"rollup has run for {clock.LATE // timedelta(minutes=1)} minutes."
         )
 
 
@@ -336,13 +319,14 @@ def _forgotten_in_redis(alias: str) -> Iterator[str]:
         return
     if not CounterSource._base_manager.using(alias).exists():
         return
-    from django_counters.metrics.facts import LATE, Facts, gather
+    from django_counters.metrics.facts import Facts, gather
 
     for redis in gather(Facts(alias), "redises").redises or ():
         if redis.is_late and not redis.is_foreign:
             yield (
                 f"Increments of {redis.counters} counters have waited in Redis {redis.name} for "
-                f"over {LATE // timedelta(minutes=1)} minutes, and no counter is cached any longer."
+                f"over {clock.LATE // timedelta(minutes=1)} minutes, and no counter is cached any "
+                "longer."
             )
 
 

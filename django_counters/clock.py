@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.utils import timezone
 
 from django_counters.exceptions import InvalidPeriod
+
+#: Pending work that nobody has done for so long needs an administrator.
+LATE = timedelta(minutes=10)
 
 
 def now() -> datetime:

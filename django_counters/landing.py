@@ -174,7 +174,7 @@ def land(parcel: Parcel, using: str = DEFAULT_DB_ALIAS) -> Landed:
     """Land one parcel in a transaction of its own, unless it has landed.
 
     Raises:
-        Busy: others held what is needed, or it took too long. Nothing is landed: try again.
+        PartitionBusy: others held the rows, or it took too long. Nothing is landed: try again.
         Moved: a position of it is not where the parcel begins. Nothing is landed: read the
             positions again. Only for parcels with positions.
         OutcomeUnknown: the connection was lost in COMMIT. Land the same parcel again. If

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from django_counters.exceptions import InvalidConfiguration
-from django_counters.redis.addresses import address_of
+from django_counters.redis.addresses import address_of, needs_redis
 from django_counters.redis.keys import SlotKeys, space_of
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
@@ -122,14 +122,8 @@ def pending_in(cache: str, timeout: float, using: str) -> RedisPending:
     Raises:
         InvalidConfiguration: redis-py is not installed, or the cache is not a Redis.
     """
-    # redis-py is an extra.
-    try:
+    with needs_redis("cached counters"):
         from django_counters.cached.pending import RedisPending
-    except ModuleNotFoundError as error:
-        if error.name != "redis":
-            raise
-        problem = "cached counters need redis-py: pip install django-distributed-counters[redis]"
-        raise InvalidConfiguration(problem=problem) from None
     place, known, space = cache.rpartition("#")
     if known and _SPACE.fullmatch(space):
         return RedisPending(address_of(place, {"timeout": timeout}), SlotKeys(using, space), cache)

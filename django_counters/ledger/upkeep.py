@@ -33,8 +33,6 @@ logger = logging.getLogger("django_counters")
 DAY = timedelta(days=1)
 AHEAD_OF_TIME = 7
 FEWEST_AHEAD = 3
-# A working rollup comes far earlier.
-LATE = timedelta(minutes=10)
 # How many transactions may read all partitions at once before the server runs out of locks.
 FEWEST_READERS = 10
 
@@ -338,8 +336,13 @@ def state(using: str = DEFAULT_DB_ALIAS) -> State:
 
 def unfolded(using: str) -> int:
     """Return how many entries wait, if no rollup has looked at them for `LATE`; else 0."""
-    idle = _age(SqlHorizon(using).state().rolled_up_at)
-    return SqlInquiry(NAMED, using).waiting()[0] if idle is None or idle > LATE else 0
+    idle = since_rollup(using)
+    return SqlInquiry(NAMED, using).waiting()[0] if idle is None or idle > clock.LATE else 0
+
+
+def since_rollup(using: str) -> timedelta | None:
+    """Return the time since a rollup has ended; None if the database doesn't know it."""
+    return _age(SqlHorizon(using).state().rolled_up_at)
 
 
 def _age(moment: datetime) -> timedelta | None:

@@ -12,11 +12,11 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
 
+from django_counters import clock
 from django_counters.conf import problems
 from django_counters.features import Finding, Verdict, installed
 from django_counters.ledger.upkeep import State, too_few
 from django_counters.metrics.facts import (
-    LATE,
     RECENT,
     Facts,
     Incidents,
@@ -216,7 +216,7 @@ def _lost(source: RedisSource) -> Finding:
 
 def _waiting(redis: Redis, generations: int) -> Finding:
     command = f"{_COMMAND} flush" if redis.is_late else ""
-    told = {"minutes": LATE // timedelta(minutes=1), "command": command}
+    told = {"minutes": clock.LATE // timedelta(minutes=1), "command": command}
     never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?") % told
     return Finding(
         *(redis.name, "cached", generations, redis.counters, never if redis.is_late else ""),

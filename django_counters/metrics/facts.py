@@ -42,8 +42,6 @@ logger = logging.getLogger("django_counters")
 # How long an incident is recent.
 RECENT = timedelta(days=7)
 OLDEST_REDIS = (6, 2)
-# A working flush or rollup comes far earlier.
-LATE = timedelta(minutes=10)
 # The errors of a server that gives no answer.
 UNANSWERED = (CounterUnavailable, OutcomeUnknown, ServerRefused)
 # Those of an outage, for which an app isn't to blame.
@@ -327,7 +325,7 @@ def _ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
     oldest += [slot.generation for slot in slots if slot.open]
     lag = clock.utc() - min(moment_of(UUID(one)) for one in oldest) if oldest else None
     landed = CounterBatch._base_manager.using(using).filter(
-        source=pending.source, applied_at__gt=clock.now() - LATE
+        source=pending.source, applied_at__gt=clock.now() - clock.LATE
     )
     is_used = source.is_declared and (source.was_flushed or generations)
     return replace(
@@ -336,7 +334,7 @@ def _ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
         counters=sum(slot.open + slot.sealed for slot in slots),
         lag=lag,
         is_foreign=owner != "" and owner != identity(),
-        is_late=lag is not None and lag > LATE and not landed.exists(),
+        is_late=lag is not None and lag > clock.LATE and not landed.exists(),
         weak=tuple(weaknesses(pending)) if is_used else (),
     )
 

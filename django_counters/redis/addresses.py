@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
@@ -78,6 +79,25 @@ class Address:
     def is_cluster(self) -> bool:
         """Whether keys of different slots may be on different servers."""
         return self.kind == "cluster"
+
+
+@contextmanager
+def needs_redis(what: str) -> Iterator[None]:
+    """Import a module that needs redis-py, which is an extra.
+
+    Args:
+        what: the counters or streams that need it, in the plural.
+
+    Raises:
+        InvalidConfiguration: redis-py isn't installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        problem = f"{what} need redis-py: pip install django-distributed-counters[redis]"
+        raise InvalidConfiguration(problem=problem) from None
 
 
 def is_timeout(value: object) -> bool:

@@ -44,16 +44,7 @@ from django_counters.redis.commands import (
     refusal,
     requested,
 )
-from django_counters.redis.routes import (
-    Ask,
-    Discover,
-    Flow,
-    Step,
-    route_of,
-    run,
-    run_many,
-    settle,
-)
+from django_counters.redis.routes import Ask, Discover, Flow, Step, route_of, run, run_many, settle
 
 __all__ = ["Client", "Making", "ScriptRun", "ServerRefused", "client_of"]
 

@@ -1,5 +1,5 @@
 -- How actors wait in a generation: 512 of each set in a field each, all others in registers. This
--- stands before `add`. The sketches of django_counters/sketches.py have the same registers.
+-- stands before `add`. The sketches of contrib/uniques/sketches.py have the same registers.
 --
 -- A place is the low 14 bits of a member: six say which chunk it is in, eight where. A rank is one
 -- more than the number of zeros at the end of the other 38 bits. It is written as a character, '0'

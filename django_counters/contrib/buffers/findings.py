@@ -14,8 +14,6 @@ from django_counters.contrib.buffers.files import FileContents
 from django_counters.contrib.buffers.process import BufferKey, buffers
 from django_counters.features import Done, Finding, Gauge, GaugeValue
 
-#: After so long something is stuck.
-LATE = timedelta(minutes=10)
 _MOST_SHOWN = 20
 BUFFERED = Gauge(
     "django_counters_buffered_amount",
@@ -65,9 +63,9 @@ def local_findings(using: str) -> Iterator[Finding | GaugeValue]:
 
 def _of_buffer(key: BufferKey, waits: Backlog) -> Finding:
     """Return what is pending in a buffer of this process. Other processes report their own."""
-    late = waits.age > LATE.total_seconds()
+    late = waits.age > clock.LATE.total_seconds()
     never = _("it could not be landed for %(minutes)d minutes: the log says why")
-    action = never % {"minutes": LATE // timedelta(minutes=1)} if late else ""
+    action = never % {"minutes": clock.LATE // timedelta(minutes=1)} if late else ""
     subject, lag = "buffer of this process", round(waits.age, 3)
     return Finding(subject, key.recipe.strategy, 0, waits.entries, action, needed=late, lag=lag)
 
@@ -84,9 +82,9 @@ def _of_files(using: str) -> Iterator[Finding | GaugeValue]:
     yield GaugeValue(LEFT_FILES, (), len(some))
     for strategy, files in readable.items():
         age = max(clock.utc() - one.head.made for one in files)
-        command = "manage.py counters upkeep buffers" if age > LATE else ""
+        command = "manage.py counters upkeep buffers" if age > clock.LATE else ""
         never = _("nothing has landed for %(minutes)d minutes: does %(command)s run?")
-        told = {"minutes": LATE // timedelta(minutes=1), "command": command}
+        told = {"minutes": clock.LATE // timedelta(minutes=1), "command": command}
         yield Finding(
             *("files of buffers", strategy, len(files), sum(len(one.entries) for one in files)),
             never % told if command else "",

@@ -31,7 +31,7 @@ from django_counters.contrib.limits.algorithms import (
 )
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.contrib.limits.sql import SqlLimits
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.exceptions import CounterUnavailable
 from django_counters.options import did_you_mean, is_integer
 from django_counters.principal import (
     NETWORK_BITS,
@@ -40,7 +40,13 @@ from django_counters.principal import (
     principal_of,
     user_text,
 )
-from django_counters.redis.addresses import TIMEOUT, address_of, is_other_cache, is_timeout
+from django_counters.redis.addresses import (
+    TIMEOUT,
+    address_of,
+    is_other_cache,
+    is_timeout,
+    needs_redis,
+)
 from django_counters.signals import PlainSignal
 
 if find_spec("redis"):
@@ -287,13 +293,8 @@ _in_database = cache_results(SqlLimits)
 def _in_redis(cache: str, timeout: float) -> LimitsStore | None:
     if is_other_cache(cache):
         return None
-    try:
+    with needs_redis("limits in Redis"):
         from django_counters.contrib.limits.redis import RedisLimits
-    except ModuleNotFoundError as error:
-        if error.name != "redis":
-            raise
-        problem = "limits in Redis need redis-py: pip install django-distributed-counters[redis]"
-        raise InvalidConfiguration(problem=problem) from None
     return RedisLimits(address_of(cache, {"timeout": timeout}))
 
 

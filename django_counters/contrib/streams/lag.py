@@ -15,7 +15,7 @@ from django_counters import clock
 from django_counters.contrib.streams.consuming import StreamBacklog, backend_of
 from django_counters.contrib.streams.declared import streams
 from django_counters.features import Finding, Gauge, GaugeValue
-from django_counters.metrics.facts import LATE, reason_of
+from django_counters.metrics.facts import reason_of
 from django_counters.stores.sql.positions import Position
 from django_counters.tables import CounterPosition
 from django_counters.tables.standing import COUNTERS
@@ -85,7 +85,7 @@ def _behind(stream: str, part: StreamBacklog, row: CounterPosition | None) -> Be
 
 def _is_late(part: StreamBacklog, row: CounterPosition | None) -> bool:
     """Return whether nothing has moved for too long, and the first waiting message is as old."""
-    limit = clock.utc() - LATE
+    limit = clock.utc() - clock.LATE
     if row is not None and clock.meant(row.moved_at) >= limit:
         return False
     since = part.since()
@@ -118,7 +118,7 @@ def _of(part: Behind) -> Iterator[Finding]:
         yield Finding(subject, "", 0, 0, text, needed=True)
     elif part.is_late:
         command = f"manage.py counters consume {part.stream}"
-        values = {"minutes": LATE // timedelta(minutes=1), "command": command}
+        values = {"minutes": clock.LATE // timedelta(minutes=1), "command": command}
         text = _("nothing was counted for %(minutes)d minutes: run %(command)s") % values
         yield Finding(subject, "", 0, 0, text, needed=True, command=command)
     elif part.lag:

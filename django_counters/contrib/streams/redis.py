@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
 from django_counters.options import Option
-from django_counters.redis.addresses import address_of
+from django_counters.redis.addresses import address_of, needs_redis
 from django_counters.redis.commands import Script, ScriptRun, ServerRefused
 
 if TYPE_CHECKING:
@@ -163,14 +163,8 @@ class RedisOutlet:
 
 
 def _client(location: str) -> Client:
-    # redis-py is an extra.
-    try:
+    with needs_redis("streams of Redis"):
         from django_counters.redis.client import client_of
-    except ModuleNotFoundError as error:
-        if error.name != "redis":
-            raise
-        problem = "streams of Redis need redis-py: pip install django-distributed-counters[redis]"
-        raise InvalidConfiguration(problem=problem) from None
     return client_of(address_of(location, {"timeout": PATIENCE}))
 
 

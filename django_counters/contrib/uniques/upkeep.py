@@ -14,15 +14,11 @@ from django_counters import clock
 from django_counters.contrib.uniques.models import CounterMember, CounterUnique
 from django_counters.contrib.uniques.sql import SqlUniques
 from django_counters.features import Finding
-from django_counters.ledger.horizon import SqlHorizon
+from django_counters.ledger.upkeep import since_rollup
 from django_counters.measure import member_of
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterMeasure
-from django_counters.tables.horizon import beginning
 from django_counters.tables.standing import COUNTERS
-
-# After this time without a rollup, somebody has to look.
-LATE = timedelta(minutes=10)
 
 
 def fold(using: str, *, dry_run: bool = False) -> int:
@@ -60,23 +56,16 @@ def pending(using: str) -> Iterator[Finding]:
         return
     rows = CounterMember._base_manager.using(using).values("measure__name", "measure__made_at")
     found = list(rows.annotate(rows=Count("member"), counters=Count("key", distinct=True)))
-    idle = _idle(using) if found else None
+    here = COUNTERS.stands_in(using)
+    idle = since_rollup(using) if found and here else None
     for row in sorted(found, key=lambda row: row["measure__name"]):
         # None of them is older than the measure.
         age = clock.utc() - clock.meant(row["measure__made_at"])
         waits = (f"members of {row['measure__name']}", "", row["rows"], row["counters"])
-        if not COUNTERS.stands_in(using) or min(age, idle or age) <= LATE:
+        if not here or min(age, idle or age) <= clock.LATE:
             yield Finding(*waits)
             continue
         command = "manage.py counters upkeep rollup"
-        late = {"minutes": LATE // timedelta(minutes=1), "command": command}
+        late = {"minutes": clock.LATE // timedelta(minutes=1), "command": command}
         never = _("no rollup has ended for %(minutes)d minutes: does %(command)s run?") % late
         yield Finding(*waits, never, needed=True, command=command)
-
-
-def _idle(using: str) -> timedelta | None:
-    """Return the time since the last rollup; None if a database doesn't know it."""
-    if not COUNTERS.stands_in(using):
-        return None
-    last = SqlHorizon(using).state().rolled_up_at
-    return None if last == beginning() else clock.utc() - clock.meant(last)

@@ -60,7 +60,7 @@ class SqlBatches:
             statement_timeout: how many milliseconds a statement may take.
 
         Raises:
-            Busy: others held what is needed, or it took too long. Nothing is landed: try again.
+            PartitionBusy: others held the rows, or it took too long. Nothing is landed: try again.
             OutcomeUnknown: the connection was lost in COMMIT. Land the same parcels again: those
                 that are landed are not returned by `claim`.
             CounterUnavailable, ReadOnlyDatabase: nothing is landed.

@@ -21,10 +21,7 @@ from django_counters.exceptions import InvalidConfiguration
 from django_counters.features import features
 from django_counters.measure import OWN_KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
-from django_counters.stores.sql.dialects.postgresql import (
-    right_functions,
-    tail_functions,
-)
+from django_counters.stores.sql.dialects.postgresql import right_functions, tail_functions
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.postgresql.tail_functions import INDEXED, PLANNED_ONCE
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
