@@ -123,10 +123,10 @@ def _declared_strategies() -> list[Declaration]:
     """Import and return the strategies that namespaces and fields name, rightly or not."""
     from django_counters.conf import declared_strategy
 
-    found = [options.get("STRATEGY") for options in written_namespaces()]
     fields = (field for model in apps.get_models() for field in model._meta.local_fields)
-    found += [getattr(field, "strategy", None) for field in fields]
-    return [one for one in map(declared_strategy, found) if one]
+    named = {str(getattr(field, "strategy", "")) for field in fields}
+    named |= {str(options.get("STRATEGY")) for options in written_namespaces()}
+    return [one for one in map(declared_strategy, sorted(named)) if one]
 
 
 def keep_what_others_need(

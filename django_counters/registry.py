@@ -165,7 +165,7 @@ class Registry:
             self._apart.append((block, clear))
 
     def clear_apart(self) -> None:
-        """Delete what was counted outside of the database in the innermost `identity.apart`.
+        """Delete increments outside of the database of the innermost `identity.apart`.
 
         Raises:
             CounterUnavailable, OutcomeUnknown: Redis could not be reached.

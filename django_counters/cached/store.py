@@ -107,7 +107,7 @@ class CachedStore(Protocol):
         """Fill in totals under their leases. None: it cannot be, so waiting is useless."""
 
     def forget(self, counters: Iterable[str]) -> Any:
-        """Forget totals that were changed in another way than by what waits here."""
+        """Forget the totals that another change than a flush has changed."""
 
     def discard(self, counters: Iterable[str]) -> Any:
         """Take away what waits for counters that are no more, and forget their totals.
@@ -145,7 +145,7 @@ class CachedStore(Protocol):
 
 
 class LandedStore(ReadsStore, Protocol):
-    """Reads what has landed in the totals, and knows when the caller's transaction ends."""
+    """Reads landed totals, and knows when the caller's transaction ends."""
 
     def read_landed(
         self, keys: Iterable[Hashable], generations: Sequence[str]
@@ -159,7 +159,7 @@ class LandedStore(ReadsStore, Protocol):
         """Whether the caller has a transaction open, other than that of a `TestCase`."""
 
     def sees_settled(self) -> bool:
-        """Whether a read sees what is committed by now, and nothing that may be rolled back."""
+        """Whether a read sees all committed changes, and none that may be rolled back."""
 
     def call_after_commit(self, call: Callable[[], object]) -> None:
         """Call a function when the caller's transaction commits; else never."""

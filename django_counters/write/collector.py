@@ -258,7 +258,7 @@ def _known(using: str, collector: Collector | AsyncCollector) -> Iterator[None]:
 def is_native(keys: object, using: str | None, *, writes: bool) -> bool:
     """Whether all of these are cached, and nothing of synchronous code comes into it.
 
-    What other databases count, too, is read by the app that spreads it.
+    An app reads the counters that other databases count, too.
     """
     if within_synchronous_code() or not isinstance(keys, Iterable):
         # That code may have a transaction open, which only its own thread can see.

@@ -146,7 +146,7 @@ def _from_cells(
 def planned_for(
     selection: SeriesSelection, measure: Measure, kind: Kind, using: str, *, summed: bool
 ) -> tuple[Stored | None, Plan]:
-    """Return what is stored of a measure, and how to read it by a kind's periods."""
+    """Return the stored periods of a measure, and the plan to read a kind by them."""
     stored, known = known_of(selection.source, measure, kind, using)
     return stored, plan(known, selection.span, summed=summed)
 

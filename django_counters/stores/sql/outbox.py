@@ -47,7 +47,7 @@ class SqlLanded(SqlReads):
         return not self.commits_at_once() and not is_of_a_test_case(self._session.using)
 
     def sees_settled(self) -> bool:
-        """Whether a read sees what is committed by now, and nothing that may be rolled back."""
+        """Whether a read sees all committed changes, and none that may be rolled back."""
         if self.commits_at_once():
             return True
         if is_of_a_test_case(self._session.using, outermost=True):

@@ -152,7 +152,7 @@ class MysqlNamedTotals(NamedTotals):
     ) -> str:
         """Add, or insert where there is no row yet, if the value allows it.
 
-        Whoever inserts waits for nobody. Where the first one to insert a row takes it back, all who
+        An INSERT waits for nobody. If the first transaction to insert a row rolls back, all that
         wait to insert it hold the gap, and each waits for the others.
         """
         table = self._table
@@ -504,7 +504,7 @@ class MysqlFold(Fold):
 
     @cached_property
     def take(self) -> str:
-        """Delete rows that nobody holds; what they had."""
+        """Delete rows without a lock, and return their amounts."""
         number = self._table.pending.number
         half = f"p.{self._key} IN %s AND ABS(p.{number}) %% 2 = %s"
         return self._gone(half, self._in.skipping, "u.k, u.d, 1")
