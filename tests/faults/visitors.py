@@ -113,11 +113,14 @@ class Visitors:
     def _settle(
         self, visit: Visit, final: Sequence[int], pass_leases: Callable[[], object]
     ) -> None:
+        told: list[Told] = []
+
         def answered() -> bool:
             pass_leases()
-            return self.send(visit).status in final
+            told.append(self.send(visit))
+            return told[-1].status in final
 
-        assert children.until(answered, SETTLED_WITHIN), visit
+        assert children.until(answered, SETTLED_WITHIN), (visit, told[-1])
 
     def number(self, outcome: str) -> int:
         """How many requests were told so."""
