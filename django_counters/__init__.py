@@ -12,47 +12,47 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from django_counters.adjustments.cases import AdjustedMany as AdjustedMany
     from django_counters.decimals import DecimalCounterField as DecimalCounterField
-    from django_counters.exceptions import ApprovalRequired as ApprovalRequired
-    from django_counters.exceptions import AssignmentIgnored as AssignmentIgnored
-    from django_counters.exceptions import CeilingExceeded as CeilingExceeded
-    from django_counters.exceptions import Contention as Contention
-    from django_counters.exceptions import CounterError as CounterError
-    from django_counters.exceptions import CounterOverflow as CounterOverflow
-    from django_counters.exceptions import CounterUnavailable as CounterUnavailable
-    from django_counters.exceptions import HistoryNotKept as HistoryNotKept
-    from django_counters.exceptions import InitialOutOfBounds as InitialOutOfBounds
-    from django_counters.exceptions import InsufficientCount as InsufficientCount
-    from django_counters.exceptions import InvalidActor as InvalidActor
-    from django_counters.exceptions import InvalidAdjustment as InvalidAdjustment
-    from django_counters.exceptions import InvalidConfiguration as InvalidConfiguration
-    from django_counters.exceptions import InvalidDelta as InvalidDelta
-    from django_counters.exceptions import InvalidKey as InvalidKey
-    from django_counters.exceptions import InvalidMoment as InvalidMoment
-    from django_counters.exceptions import InvalidPeriod as InvalidPeriod
-    from django_counters.exceptions import InvalidTags as InvalidTags
-    from django_counters.exceptions import InvalidToken as InvalidToken
-    from django_counters.exceptions import LedgerFenced as LedgerFenced
-    from django_counters.exceptions import OutcomeUnknown as OutcomeUnknown
-    from django_counters.exceptions import PartitionMissing as PartitionMissing
-    from django_counters.exceptions import PositionGone as PositionGone
-    from django_counters.exceptions import QuotaExceeded as QuotaExceeded
-    from django_counters.exceptions import ReadOnlyDatabase as ReadOnlyDatabase
-    from django_counters.exceptions import RecordMissing as RecordMissing
-    from django_counters.exceptions import RequestDecided as RequestDecided
-    from django_counters.exceptions import RetryTransaction as RetryTransaction
-    from django_counters.exceptions import TokenConflict as TokenConflict
-    from django_counters.exceptions import TokenExpired as TokenExpired
-    from django_counters.exceptions import UnsavedInstance as UnsavedInstance
-    from django_counters.exceptions import UnsupportedBounds as UnsupportedBounds
-    from django_counters.exceptions import UnsupportedCondition as UnsupportedCondition
-    from django_counters.exceptions import UnsupportedConsistency as UnsupportedConsistency
-    from django_counters.exceptions import UnsupportedHistory as UnsupportedHistory
-    from django_counters.exceptions import UnsupportedMaximum as UnsupportedMaximum
-    from django_counters.exceptions import UnsupportedOption as UnsupportedOption
-    from django_counters.exceptions import UnsupportedSeries as UnsupportedSeries
-    from django_counters.exceptions import UnsupportedToken as UnsupportedToken
-    from django_counters.exceptions import ValueChanged as ValueChanged
-    from django_counters.exceptions import ValueNotKnown as ValueNotKnown
+    from django_counters.errors import ApprovalRequired as ApprovalRequired
+    from django_counters.errors import AssignmentIgnored as AssignmentIgnored
+    from django_counters.errors import CeilingExceeded as CeilingExceeded
+    from django_counters.errors import Contention as Contention
+    from django_counters.errors import CounterError as CounterError
+    from django_counters.errors import CounterOverflow as CounterOverflow
+    from django_counters.errors import CounterUnavailable as CounterUnavailable
+    from django_counters.errors import HistoryNotKept as HistoryNotKept
+    from django_counters.errors import InitialOutOfBounds as InitialOutOfBounds
+    from django_counters.errors import InsufficientCount as InsufficientCount
+    from django_counters.errors import InvalidActor as InvalidActor
+    from django_counters.errors import InvalidAdjustment as InvalidAdjustment
+    from django_counters.errors import InvalidConfiguration as InvalidConfiguration
+    from django_counters.errors import InvalidDelta as InvalidDelta
+    from django_counters.errors import InvalidKey as InvalidKey
+    from django_counters.errors import InvalidMoment as InvalidMoment
+    from django_counters.errors import InvalidPeriod as InvalidPeriod
+    from django_counters.errors import InvalidTags as InvalidTags
+    from django_counters.errors import InvalidToken as InvalidToken
+    from django_counters.errors import LedgerFenced as LedgerFenced
+    from django_counters.errors import OutcomeUnknown as OutcomeUnknown
+    from django_counters.errors import PartitionMissing as PartitionMissing
+    from django_counters.errors import PositionGone as PositionGone
+    from django_counters.errors import QuotaExceeded as QuotaExceeded
+    from django_counters.errors import ReadOnlyDatabase as ReadOnlyDatabase
+    from django_counters.errors import RecordMissing as RecordMissing
+    from django_counters.errors import RequestDecided as RequestDecided
+    from django_counters.errors import RetryTransaction as RetryTransaction
+    from django_counters.errors import TokenConflict as TokenConflict
+    from django_counters.errors import TokenExpired as TokenExpired
+    from django_counters.errors import UnsavedInstance as UnsavedInstance
+    from django_counters.errors import UnsupportedBounds as UnsupportedBounds
+    from django_counters.errors import UnsupportedCondition as UnsupportedCondition
+    from django_counters.errors import UnsupportedConsistency as UnsupportedConsistency
+    from django_counters.errors import UnsupportedHistory as UnsupportedHistory
+    from django_counters.errors import UnsupportedMaximum as UnsupportedMaximum
+    from django_counters.errors import UnsupportedOption as UnsupportedOption
+    from django_counters.errors import UnsupportedSeries as UnsupportedSeries
+    from django_counters.errors import UnsupportedToken as UnsupportedToken
+    from django_counters.errors import ValueChanged as ValueChanged
+    from django_counters.errors import ValueNotKnown as ValueNotKnown
     from django_counters.fields import CachedCounterField as CachedCounterField
     from django_counters.fields import CounterField as CounterField
     from django_counters.fields import CounterValue as CounterValue
@@ -75,61 +75,61 @@ __version__ = "0.1.0"
 _HOMES = {
     "AdjustedMany": "adjustments.cases",
     "Appended": "values",
-    "ApprovalRequired": "exceptions",
-    "AssignmentIgnored": "exceptions",
+    "ApprovalRequired": "errors",
+    "AssignmentIgnored": "errors",
     "CachedCounterField": "fields",
-    "CeilingExceeded": "exceptions",
-    "Contention": "exceptions",
+    "CeilingExceeded": "errors",
+    "Contention": "errors",
     "Counted": "values",
     "CountedMany": "values",
-    "CounterError": "exceptions",
+    "CounterError": "errors",
     "CounterField": "fields",
-    "CounterOverflow": "exceptions",
+    "CounterOverflow": "errors",
     "CounterQuerySet": "querysets",
-    "CounterUnavailable": "exceptions",
+    "CounterUnavailable": "errors",
     "CounterValue": "fields",
     "DecimalCounterField": "decimals",
     "Explanation": "read.history",
-    "HistoryNotKept": "exceptions",
-    "InitialOutOfBounds": "exceptions",
-    "InsufficientCount": "exceptions",
+    "HistoryNotKept": "errors",
+    "InitialOutOfBounds": "errors",
+    "InsufficientCount": "errors",
     "IntegerCounterField": "fields",
-    "InvalidAdjustment": "exceptions",
-    "InvalidConfiguration": "exceptions",
-    "InvalidDelta": "exceptions",
-    "InvalidKey": "exceptions",
-    "InvalidActor": "exceptions",
-    "InvalidMoment": "exceptions",
-    "InvalidPeriod": "exceptions",
-    "InvalidTags": "exceptions",
-    "InvalidToken": "exceptions",
-    "LedgerFenced": "exceptions",
+    "InvalidAdjustment": "errors",
+    "InvalidConfiguration": "errors",
+    "InvalidDelta": "errors",
+    "InvalidKey": "errors",
+    "InvalidActor": "errors",
+    "InvalidMoment": "errors",
+    "InvalidPeriod": "errors",
+    "InvalidTags": "errors",
+    "InvalidToken": "errors",
+    "LedgerFenced": "errors",
     "LedgerPage": "values",
-    "OutcomeUnknown": "exceptions",
-    "PartitionMissing": "exceptions",
-    "PositionGone": "exceptions",
-    "QuotaExceeded": "exceptions",
-    "ReadOnlyDatabase": "exceptions",
+    "OutcomeUnknown": "errors",
+    "PartitionMissing": "errors",
+    "PositionGone": "errors",
+    "QuotaExceeded": "errors",
+    "ReadOnlyDatabase": "errors",
     "Reading": "types",
-    "RecordMissing": "exceptions",
-    "RequestDecided": "exceptions",
+    "RecordMissing": "errors",
+    "RequestDecided": "errors",
     "Result": "values",
-    "RetryTransaction": "exceptions",
+    "RetryTransaction": "errors",
     "Token": "tokens",
-    "TokenConflict": "exceptions",
-    "TokenExpired": "exceptions",
+    "TokenConflict": "errors",
+    "TokenExpired": "errors",
     "Unknown": "values",
-    "UnsavedInstance": "exceptions",
-    "UnsupportedBounds": "exceptions",
-    "UnsupportedCondition": "exceptions",
-    "UnsupportedConsistency": "exceptions",
-    "UnsupportedHistory": "exceptions",
-    "UnsupportedMaximum": "exceptions",
-    "UnsupportedOption": "exceptions",
-    "UnsupportedSeries": "exceptions",
-    "UnsupportedToken": "exceptions",
-    "ValueChanged": "exceptions",
-    "ValueNotKnown": "exceptions",
+    "UnsavedInstance": "errors",
+    "UnsupportedBounds": "errors",
+    "UnsupportedCondition": "errors",
+    "UnsupportedConsistency": "errors",
+    "UnsupportedHistory": "errors",
+    "UnsupportedMaximum": "errors",
+    "UnsupportedOption": "errors",
+    "UnsupportedSeries": "errors",
+    "UnsupportedToken": "errors",
+    "ValueChanged": "errors",
+    "ValueNotKnown": "errors",
     "short_key": "types",
     "token_of": "tokens",
 }

@@ -158,7 +158,7 @@ def keep_what_others_need(
 def prepare_database(using: str, **_: object) -> None:
     """Receives ``post_migrate``: makes what belongs to the tables and Django does not know of."""
     from django_counters.adjustments.guard import make as make_guard
-    from django_counters.exceptions import LedgerFenced
+    from django_counters.errors import LedgerFenced
     from django_counters.ledger.horizon import SqlHorizon
     from django_counters.ledger.partitions import remake_plain_table
     from django_counters.ledger.upkeep import make_ahead

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django_counters import clock
 from django_counters.access import ACTIONS
 from django_counters.conf import STRATEGIES, own_options, policies, problems
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.features import Feature, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
 from django_counters.hints import HINTS, hint_of

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from django_counters.exceptions import InvalidPeriod
+from django_counters.errors import InvalidPeriod
 
 #: Pending work that nobody has done for so long needs an administrator.
 LATE = timedelta(minutes=10)

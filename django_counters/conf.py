@@ -21,7 +21,7 @@ from django_counters.access import (
     access_of,
     access_problems,
 )
-from django_counters.exceptions import InvalidConfiguration, InvalidDelta
+from django_counters.errors import InvalidConfiguration, InvalidDelta
 from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer

@@ -34,7 +34,7 @@ from django.db.models import Variance
 from django.db.models.expressions import Col, Combinable, register_combinable_fields
 from django.db.models.lookups import IExact, PatternLookup, Regex
 
-from django_counters.exceptions import CounterError, InvalidDelta
+from django_counters.errors import CounterError, InvalidDelta
 from django_counters.fields.columns import CounterAttribute, CounterField
 from django_counters.fields.values import CounterOf, CounterValue, Counting, NotLoaded, SavedRaw
 from django_counters.hints import HINTS

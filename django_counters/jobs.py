@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_counters import clock
 from django_counters.access import UPKEEP
-from django_counters.exceptions import CounterError, InvalidConfiguration
+from django_counters.errors import CounterError, InvalidConfiguration
 from django_counters.features import Done, Job, absent_app, installed
 from django_counters.options import did_you_mean
 from django_counters.tables.standing import COUNTERS

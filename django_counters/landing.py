@@ -37,7 +37,7 @@ from django.db import DEFAULT_DB_ALIAS, DataError
 from django_counters import clock
 from django_counters.conf import EXACT
 from django_counters.effects import kinds
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     CounterUnavailable,
     OutcomeUnknown,

@@ -14,7 +14,7 @@ from django.db import models, router
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
-from django_counters.exceptions import CounterError, UnsupportedConsistency
+from django_counters.errors import CounterError, UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.read.values import check_age

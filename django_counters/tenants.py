@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.dispatch import receiver
 from django.utils.module_loading import import_string
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 
 SETTING = "COUNTERS_TENANT"
 CONTEXT = "COUNTERS_TENANT_CONTEXT"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from django_counters.exceptions import InvalidToken, TokenExpired
+from django_counters.errors import InvalidToken, TokenExpired
 
 # The clocks of those who make tokens may be ahead by so much.
 AHEAD = timedelta(hours=1)

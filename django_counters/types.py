@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from django_counters.exceptions import InvalidDelta, InvalidKey
+from django_counters.errors import InvalidDelta, InvalidKey
 from django_counters.measure import SUM, Kind
 
 K = TypeVar("K", bound=Hashable)

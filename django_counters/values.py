@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Never, NoReturn, Self, TypeAlias, TypeVar
 from uuid import UUID
 
-from django_counters.exceptions import ValueNotKnown
+from django_counters.errors import ValueNotKnown
 
 # A format that only fills a line: a width, and on which side.
 _WIDTH = re.compile(r"(.?[<>^])?([1-9]\d*)?")

@@ -28,7 +28,7 @@ from pytest_django.plugin import blocking_manager_key
 
 from django_counters.cached.sources import slots_of
 from django_counters.contrib.regions.sql import STATEMENTS, UNOFFERED
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.testing import override_counters
 from tests import template

@@ -18,7 +18,7 @@ from django_counters.access import (
     access_problems,
 )
 from django_counters.checks import check_setting
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.hints import HINTS
 from django_counters.registry import registry
 from django_counters.rest import expose, targets

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from django_counters import clock
 from django_counters.adjustments.audit import verify_audit
 from django_counters.cached.flush import flush
-from django_counters.exceptions import TokenConflict, ValueChanged
+from django_counters.errors import TokenConflict, ValueChanged
 from django_counters.ledger.horizon import SqlHorizon
 from django_counters.models import (
     Counter,

@@ -15,7 +15,7 @@ from django_counters.cached import strategy as cached
 from django_counters.checks import check_caches, check_setting
 from django_counters.contrib.series.options import HINTS as OF_SERIES
 from django_counters.contrib.series.options import recorded_period
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.hints import HINTS
 from django_counters.ledger.upkeep import retention
 from django_counters.models import Counter

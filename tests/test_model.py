@@ -7,7 +7,7 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from django_counters.exceptions import CeilingExceeded, CounterOverflow, InsufficientCount
+from django_counters.errors import CeilingExceeded, CounterOverflow, InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.types import INT8

@@ -19,7 +19,7 @@ from django_redis.cache import RedisCache as DjangoRedisCache  # type: ignore[im
 from django_counters import CounterField
 from django_counters.checks import check_caches
 from django_counters.conf import problems
-from django_counters.exceptions import InvalidConfiguration, RecordMissing, UnsavedInstance
+from django_counters.errors import InvalidConfiguration, RecordMissing, UnsavedInstance
 from django_counters.models import Counter
 from django_counters.redis.addresses import address_of
 from django_counters.testing import override_counters

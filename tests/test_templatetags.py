@@ -13,7 +13,7 @@ from django.template import Context, Template
 from django.test import override_settings
 from django.utils import translation
 
-from django_counters.exceptions import InvalidKey, RecordMissing
+from django_counters.errors import InvalidKey, RecordMissing
 from django_counters.models import Counter, CounterShard
 from django_counters.templatetags import counters
 from django_counters.templatetags.counters import compact

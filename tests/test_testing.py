@@ -14,7 +14,7 @@ import pytest
 import redis
 from django.test import SimpleTestCase, TestCase
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.testing import (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_counters import clock
-from django_counters.exceptions import InvalidToken
+from django_counters.errors import InvalidToken
 from django_counters.models import CounterDelta
 from django_counters.tokens import (
     TOKEN_LENGTH,

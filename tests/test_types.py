@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_counters.exceptions import InsufficientCount, Shortfall
+from django_counters.errors import InsufficientCount, Shortfall
 from django_counters.types import (
     KEY_LENGTH,
     Bounds,

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.template import Context, Template
 from django.test import TestCase
 
-from django_counters.exceptions import InvalidDelta, ValueNotKnown
+from django_counters.errors import InvalidDelta, ValueNotKnown
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
 from django_counters.values import Appended, Result, Unknown

@@ -35,7 +35,7 @@ from benchmarks.inspection import (
 )
 from benchmarks.models import Post
 from benchmarks.team import processes
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter, CounterShard, SlottedCounter
 
 PROCESSES = 16

@@ -16,7 +16,7 @@ from benchmarks.cases.streams import KEYS, alone
 from benchmarks.harness import Pair, Sample, Work, adds_up, expect
 from django_counters.contrib.streams.declared import Stream
 from django_counters.contrib.streams.kafka_consumer import KafkaConsumer
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from example_project.broker import Broker
 
 MESSAGES = 50_000  # of one slice

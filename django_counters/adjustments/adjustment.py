@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from django_counters import exceptions as errors
+from django_counters import errors
 from django_counters.adjustments.models import (
     CASE_LENGTH,
     NAME_LENGTH,
@@ -21,7 +21,7 @@ from django_counters.adjustments.models import (
 )
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.effects import sharded_kinds
-from django_counters.exceptions import (
+from django_counters.errors import (
     ApprovalRequired,
     CounterError,
     CounterOverflow,

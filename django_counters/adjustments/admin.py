@@ -23,8 +23,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from django_counters import clock
-from django_counters import exceptions as errors
+from django_counters import clock, errors
 from django_counters.adjustments import approval
 from django_counters.adjustments.adjustment import (
     Person,
@@ -50,7 +49,7 @@ from django_counters.admin.readonly import (
     seen,
     visible,
 )
-from django_counters.exceptions import CounterError, RecordMissing
+from django_counters.errors import CounterError, RecordMissing
 from django_counters.features import OnPage, Panel, features
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment

@@ -21,7 +21,7 @@ from django_counters.adjustments.adjustment import (
 )
 from django_counters.adjustments.models import REASON_LENGTH, AdjustmentRequest, CounterAdjustment
 from django_counters.adjustments.sql import SqlAudit
-from django_counters.exceptions import InvalidAdjustment, RequestDecided
+from django_counters.errors import InvalidAdjustment, RequestDecided
 from django_counters.registry import registry
 from django_counters.tokens import Token, check_token
 from django_counters.write.change import Ref

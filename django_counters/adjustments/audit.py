@@ -16,7 +16,7 @@ from django_counters.access import AUDITED
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.adjustments.sql import holds
 from django_counters.clock import shown
-from django_counters.exceptions import ReadOnlyDatabase
+from django_counters.errors import ReadOnlyDatabase
 from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
 from django_counters.tables.delta import DeltaColumns

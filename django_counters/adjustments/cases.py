@@ -18,7 +18,7 @@ from django_counters.adjustments.adjustment import (
     settle_async,
 )
 from django_counters.adjustments.sql import SqlAudit
-from django_counters.exceptions import CounterError, InvalidAdjustment, RecordMissing
+from django_counters.errors import CounterError, InvalidAdjustment, RecordMissing
 from django_counters.registry import registry
 from django_counters.write.change import Ref
 

@@ -19,7 +19,7 @@ from django_counters.adjustments import STEP
 from django_counters.adjustments.audit import Anchor, verify_audit
 from django_counters.adjustments.cases import AdjustedMany, Progress, adjust_many
 from django_counters.adjustments.models import CASE_LENGTH
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.features import Done
 from django_counters.types import check_delta, check_integer
 from django_counters.write.change import Ref

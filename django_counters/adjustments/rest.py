@@ -21,7 +21,7 @@ from django_counters.access import CLOSED, Access
 from django_counters.adjustments import approval
 from django_counters.adjustments.adjustment import Person, person_of, preview
 from django_counters.adjustments.models import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
-from django_counters.exceptions import ApprovalRequired
+from django_counters.errors import ApprovalRequired
 from django_counters.models import AdjustmentRequest
 from django_counters.rest.base import PersonView, answer_once, iso
 from django_counters.rest.bodies import (

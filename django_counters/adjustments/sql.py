@@ -13,7 +13,7 @@ from django.db import IntegrityError
 from django_counters import clock
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.adjustments.statements import audit_of
-from django_counters.exceptions import RetryTransaction
+from django_counters.errors import RetryTransaction
 from django_counters.stores.sql.session import Session
 
 # Rows of one statement.

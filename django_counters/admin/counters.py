@@ -34,7 +34,7 @@ from django_counters.admin.readonly import (
     visible,
 )
 from django_counters.conf import DEFAULT, Policy
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.features import OnPage, features
 from django_counters.models import Counter, CounterAdjustment, CounterShard
 from django_counters.read.history import Explanation, explain

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from django_counters.adjustments.admin import adjust_url, sections
-from django_counters.exceptions import CounterError, CounterUnavailable
+from django_counters.errors import CounterError, CounterUnavailable
 from django_counters.features import OnPage
 from django_counters.fields import CounterField, counter_fields
 from django_counters.templatetags.counters_admin import grouped

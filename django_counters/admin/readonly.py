@@ -35,8 +35,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
-from django_counters import exceptions as errors
-from django_counters.exceptions import CounterError
+from django_counters import errors
+from django_counters.errors import CounterError
 from django_counters.models import Counter, SlottedCounter
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.write.change import Ref

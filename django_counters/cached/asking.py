@@ -14,7 +14,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error
 
 from django_counters.cached.store import NO_TOTALS, CachedState, CachedStore, LandedStore, Lease
-from django_counters.exceptions import CounterError, CounterUnavailable, RecordMissing
+from django_counters.errors import CounterError, CounterUnavailable, RecordMissing
 from django_counters.types import Reading
 
 # Steps that synchronous and async code take.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from django.db import DEFAULT_DB_ALIAS
 
 from django_counters.cached.sources import sources
-from django_counters.exceptions import CounterUnavailable, LandingRefused
+from django_counters.errors import CounterUnavailable, LandingRefused
 from django_counters.features import features
 from django_counters.landing import Landed, ParcelLanding, Sums, add_up, sums_of
 from django_counters.registry import registry

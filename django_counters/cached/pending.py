@@ -22,7 +22,7 @@ from django_counters.cached.requests import (
     RoundTrip,
 )
 from django_counters.effects import kind_of_members
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.measure import REGISTERS
 from django_counters.redis.aclient import aclient_of
 from django_counters.redis.addresses import Address

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.redis.addresses import address_of, needs_redis
 from django_counters.redis.keys import SlotKeys, space_of
 from django_counters.registry import registry

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.stores.base import PendingField, PendingParts, ReadsStore
 from django_counters.types import Amounts, Delta, Sums
 

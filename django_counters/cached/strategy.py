@@ -26,7 +26,7 @@ from django_counters.cached.store import (
     LandedStore,
     Lease,
 )
-from django_counters.exceptions import (
+from django_counters.errors import (
     Contention,
     CounterError,
     CounterOverflow,

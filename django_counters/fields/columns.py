@@ -16,7 +16,7 @@ from django.db import connections, models, router
 from django.db.models.signals import class_prepared, post_save, pre_save
 
 from django_counters import conf
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     InitialOutOfBounds,
     InvalidDelta,

@@ -16,7 +16,7 @@ from django.db.models.functions import Floor
 from django.db.models.signals import class_prepared, post_delete, pre_delete
 from django.db.transaction import Atomic
 
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.fields.columns import BaseCounterField, CounterField, counter_fields
 from django_counters.registry import registry
 from django_counters.tables.standing import SLOTS

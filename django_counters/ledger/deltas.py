@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import Error
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     LedgerFenced,
     PartitionMissing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from django_counters.exceptions import (
+from django_counters.errors import (
     InvalidDelta,
     InvalidToken,
     TokenConflict,

@@ -11,7 +11,7 @@ from django.db import Error, connections, models
 from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     LedgerFenced,
     LedgerIncomplete,

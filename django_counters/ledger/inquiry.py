@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters import clock
-from django_counters.exceptions import PositionGone
+from django_counters.errors import PositionGone
 from django_counters.features import Drift
 from django_counters.ledger.horizon import SqlHorizon
 from django_counters.ledger.sql import (

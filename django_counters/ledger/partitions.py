@@ -11,7 +11,7 @@ from typing import Any
 from django.db import Error, connections
 
 from django_counters import clock
-from django_counters.exceptions import LedgerIncomplete
+from django_counters.errors import LedgerIncomplete
 from django_counters.ledger.inquiry import LedgerPosition, SqlFollowing
 from django_counters.ledger.sql import Extent, statements
 from django_counters.stores.base import PartitionBusy

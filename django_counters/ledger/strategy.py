@@ -7,7 +7,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from django_counters import clock
-from django_counters.exceptions import UnsupportedBounds
+from django_counters.errors import UnsupportedBounds
 from django_counters.ledger.deltas import deltas_of
 from django_counters.options import Option, is_integer
 from django_counters.stores.base import DeltasStore, Outcome

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters import clock
-from django_counters.exceptions import CounterError, LedgerFenced
+from django_counters.errors import CounterError, LedgerFenced
 from django_counters.features import Drift
 from django_counters.ledger.horizon import FoldedEntries, Holder, SqlHorizon
 from django_counters.ledger.inquiry import SqlInquiry

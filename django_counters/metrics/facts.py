@@ -20,7 +20,7 @@ from django.utils.translation import gettext_noop
 from django_counters import clock
 from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
-from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.features import Feature, Finding, GaugeValue
 from django_counters.ledger.upkeep import State, state
 from django_counters.read.values import values_of

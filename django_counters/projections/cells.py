@@ -14,7 +14,7 @@ from django.utils.functional import Promise
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
 from django_counters.effects import kinds, names_members, stored_periods
-from django_counters.exceptions import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
+from django_counters.errors import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
 from django_counters.measure import OTHER, SEPARATOR, TAG_LENGTH, TAGS_LENGTH, Measure, member_of
 from django_counters.projections.derived import derived_of
 from django_counters.projections.event import PLAIN, Event, Who, actor_of

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import models
 
-from django_counters.exceptions import InvalidActor
+from django_counters.errors import InvalidActor
 from django_counters.tokens import Token
 
 #: Values by the names of tags.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django_counters import clock
-from django_counters.exceptions import HistoryNotKept, UnsupportedHistory
+from django_counters.errors import HistoryNotKept, UnsupportedHistory
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from django_counters import clock
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.stores.sql.outbox import SqlLanded

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypedDict, TypeVar
 
 from django_counters.conf import EXACT, Policy
-from django_counters.exceptions import (
+from django_counters.errors import (
     Contention,
     InvalidKey,
     InvalidPeriod,

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 
 TIMEOUT = 0.05
 DJANGO_REDIS = "django_redis.cache.RedisCache"

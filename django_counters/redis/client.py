@@ -31,7 +31,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from redis.utils import HIREDIS_AVAILABLE
 
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
 from django_counters.redis.addresses import OURS, Address, Node
 from django_counters.redis.commands import (
     Lost,

@@ -30,7 +30,7 @@ from rest_framework.views import APIView
 from django_counters import clock
 from django_counters.access import ANYONE, BEACON, Access, created_key
 from django_counters.adjustments.adjustment import request_id_of
-from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.errors import CounterError, OutcomeUnknown
 from django_counters.features import charges
 from django_counters.principal import principal_of
 from django_counters.projections.event import PLAIN, Event

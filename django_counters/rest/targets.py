@@ -15,7 +15,7 @@ from django.db.models.query import ModelIterable
 from django_counters.access import ACTIONS, CLOSED, Access, access_of, access_problems
 from django_counters.adjustments.approval import ask
 from django_counters.effects import names_members
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.features import actions
 from django_counters.fields import CounterField, counter_fields
 from django_counters.fields.values import CounterValue, NotLoaded

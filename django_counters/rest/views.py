@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from django_counters import clock
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.features import absent_app
 from django_counters.models import Counter
 from django_counters.projections.event import Event, event_of

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from django_counters.access import Access
-from django_counters.exceptions import CounterError, InvalidConfiguration
+from django_counters.errors import CounterError, InvalidConfiguration
 from django_counters.fields import counter_fields
 from django_counters.rest import bodies
 from django_counters.rest.actors import event_of_change

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from django_counters.conditions import Condition, ConditionResult
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.measure import Kind
 from django_counters.types import Amounts, Cell, Delta, Sums
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from django_counters import clock
 from django_counters.conditions import Condition, ConditionResult
-from django_counters.exceptions import RecordMissing, UnsupportedConsistency
+from django_counters.errors import RecordMissing, UnsupportedConsistency
 from django_counters.stores.base import PendingField, PendingParts, ReadsStore
 from django_counters.types import Batch, Delta, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown

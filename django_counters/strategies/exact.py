@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import ClassVar
 
 from django_counters.conditions import Condition, ConditionResult
-from django_counters.exceptions import Contention, CounterError, CounterOverflow, RecordMissing
+from django_counters.errors import Contention, CounterError, CounterOverflow, RecordMissing
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals

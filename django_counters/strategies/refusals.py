@@ -7,7 +7,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from django_counters.calendar import PERIODS, period_of
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterError,
     InsufficientCount,

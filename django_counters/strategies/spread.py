@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from django_counters.conditions import Condition, ConditionResult
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     CounterOverflow,
     RecordMissing,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.db import models
 from django.db.models.signals import post_save
 
-from django_counters.exceptions import AssignmentIgnored
+from django_counters.errors import AssignmentIgnored
 
 _ASSIGNED = "counters_assigned"
 _PASSED_OVER = "counters_passed_over"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from django.db import DEFAULT_DB_ALIAS
 
-from django_counters.exceptions import CounterOverflow
+from django_counters.errors import CounterOverflow
 from django_counters.features import features
 from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.ledger.upkeep import fold_entries

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from django.db import models, router
 
 from django_counters.effects import names_members, stored_periods
-from django_counters.exceptions import UnsupportedBounds
+from django_counters.errors import UnsupportedBounds
 from django_counters.measure import Measure
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, models
 
-from django_counters.exceptions import CounterError, CounterOverflow, OutcomeUnknown, RecordMissing
+from django_counters.errors import CounterError, CounterOverflow, OutcomeUnknown, RecordMissing
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import Event
 from django_counters.projections.quotas import quotas_of

@@ -13,7 +13,7 @@ from typing import Any
 from asgiref.sync import AsyncToSync
 from django.db import connections
 
-from django_counters.exceptions import OutcomeUnknown
+from django_counters.errors import OutcomeUnknown
 from django_counters.registry import registry
 from django_counters.tables.standing import COUNTERS
 from django_counters.tenants import acting_for, tenant

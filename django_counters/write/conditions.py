@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django_counters.conditions import Condition, Conditional, ConditionResult
-from django_counters.exceptions import RecordMissing, UnsupportedCondition
+from django_counters.errors import RecordMissing, UnsupportedCondition
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.conditions import SqlConditions

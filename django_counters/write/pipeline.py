@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error
 
 from django_counters.conf import EXACT
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     CounterOverflow,
     OutcomeUnknown,

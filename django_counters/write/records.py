@@ -9,7 +9,7 @@ from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import connections, models, router
 
-from django_counters.exceptions import InvalidAdjustment, InvalidKey, UnsavedInstance
+from django_counters.errors import InvalidAdjustment, InvalidKey, UnsavedInstance
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table

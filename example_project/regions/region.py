@@ -21,7 +21,7 @@ from django.db import close_old_connections  # noqa: E402
 from django_counters.contrib.regions import value  # noqa: E402
 from django_counters.contrib.regions.publishing import publish  # noqa: E402
 from django_counters.contrib.regions.pulling import pull  # noqa: E402
-from django_counters.exceptions import CounterError  # noqa: E402
+from django_counters.errors import CounterError  # noqa: E402
 from django_counters.models import Counter  # noqa: E402
 from example_project.regions.settings import KEY, NAMES, REGION  # noqa: E402
 

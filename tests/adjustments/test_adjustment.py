@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     ApprovalRequired,
     CeilingExceeded,
     CounterOverflow,

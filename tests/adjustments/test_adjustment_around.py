@@ -14,7 +14,7 @@ from django.test import override_settings
 from django_counters import clock
 from django_counters.adjustments.adjustment import preview
 from django_counters.cached.flush import flush
-from django_counters.exceptions import (
+from django_counters.errors import (
     ApprovalRequired,
     InsufficientCount,
     RetryTransaction,

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 
 from django_counters import clock
 from django_counters.adjustments.approval import approve, ask, reject
-from django_counters.exceptions import (
+from django_counters.errors import (
     InsufficientCount,
     InvalidAdjustment,
     InvalidDelta,

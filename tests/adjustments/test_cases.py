@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django_counters.adjustments import cases
 from django_counters.adjustments.cases import AdjustedMany
 from django_counters.cached.flush import flush
-from django_counters.exceptions import CounterUnavailable, InvalidAdjustment, InvalidDelta
+from django_counters.errors import CounterUnavailable, InvalidAdjustment, InvalidDelta
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.write.change import named

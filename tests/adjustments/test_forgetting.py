@@ -10,7 +10,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.db import connections, transaction
 
-from django_counters.exceptions import CounterOverflow, InvalidKey
+from django_counters.errors import CounterOverflow, InvalidKey
 from django_counters.models import Counter, CounterDelta, CounterShard
 from django_counters.testing import override_counters
 from tests.adjustments.adjustables import NAMED, Adjustable, assert_sound, upkeep

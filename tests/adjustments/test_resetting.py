@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_counters.adjustments import AdjustOptions, ResetOptions
-from django_counters.exceptions import CeilingExceeded, InsufficientCount, ValueChanged
+from django_counters.errors import CeilingExceeded, InsufficientCount, ValueChanged
 from django_counters.fields import CounterValue
 from django_counters.managers import CounterManager
 from django_counters.managers.slots import SlotManager

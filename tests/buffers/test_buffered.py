@@ -22,7 +22,7 @@ from django_counters.contrib.buffers.buffer import Backlog
 from django_counters.contrib.buffers.counting import BUFFERED
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.holds.errors import UnsupportedHold
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     CounterUnavailable,
     InvalidConfiguration,

@@ -18,7 +18,7 @@ from django_counters.contrib.buffers.buffer import Buffer
 from django_counters.contrib.buffers.pages import Serial
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.buffers.process import end
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

@@ -21,7 +21,7 @@ from django_counters.contrib.buffers import pages, threads
 from django_counters.contrib.buffers.buffer import Buffer
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.buffers.threads import Worker
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter, CounterIncident
 from django_counters.signals import batch_applied, incident_recorded
 from django_counters.testing import override_counters

@@ -23,7 +23,7 @@ from django_counters.contrib.buffers.adopting import _land, adopt, left
 from django_counters.contrib.buffers.files import read
 from django_counters.contrib.buffers.pages import SealedInterval, Serial, entry_in, text_of
 from django_counters.contrib.buffers.process import buffers as present
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter, CounterIncident, CounterPosition

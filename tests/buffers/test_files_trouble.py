@@ -21,7 +21,7 @@ from django_counters.contrib.buffers.adopting import adopt, left
 from django_counters.contrib.buffers.buffer import NOTHING
 from django_counters.contrib.buffers.files import File, Foreign, Head, Origin, Unreadable, read
 from django_counters.contrib.buffers.process import buffers as present
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterIncident
 from django_counters.types import INT8

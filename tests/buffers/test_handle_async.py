@@ -14,7 +14,7 @@ from django.template import Context, Template
 from django_counters.contrib import buffers
 from django_counters.contrib.buffers.counting import Handle
 from django_counters.contrib.buffers.process import buffers as present
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter, CounterIncident
 from django_counters.registry import registry
 from django_counters.testing import override_counters

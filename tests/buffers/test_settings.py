@@ -13,7 +13,7 @@ from django.test import modify_settings, override_settings
 from django_counters import contrib
 from django_counters.checks import check_setting
 from django_counters.contrib import buffers
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.jobs import jobs
 from django_counters.models import Counter
 

@@ -16,7 +16,7 @@ from django.db import connection, connections, transaction
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import slots_of
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
 from django_counters.redis.keys import slot_of
 from django_counters.signals import counter_adjusted

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from django_counters import Unknown, token_of
 from django_counters.cached.flush import flush
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     CounterOverflow,
     CounterUnavailable,

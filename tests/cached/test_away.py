@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django_counters import Unknown, clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import slots_of
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterUnavailable,
     OutcomeUnknown,
     RecordMissing,

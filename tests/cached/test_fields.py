@@ -14,7 +14,7 @@ from django.db.models.query import ModelIterable
 
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in
-from django_counters.exceptions import (
+from django_counters.errors import (
     InvalidPeriod,
     RecordMissing,
     UnsavedInstance,

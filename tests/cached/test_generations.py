@@ -10,7 +10,7 @@ import pytest
 
 from django_counters.cached.flush import flush
 from django_counters.cached.pending import RedisPending, SealedGeneration
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.landing import ParcelLanding
 from django_counters.models import Counter
 from django_counters.redis.keys import slot_of

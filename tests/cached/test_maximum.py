@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters import Unknown
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import slots_of
-from django_counters.exceptions import (
+from django_counters.errors import (
     Contention,
     CounterOverflow,
     CounterUnavailable,

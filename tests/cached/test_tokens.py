@@ -18,7 +18,7 @@ from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in, slots_of
 from django_counters.cached.strategy import AHEAD, TOKEN_WINDOW
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     CounterUnavailable,
     InvalidToken,

@@ -15,7 +15,7 @@ from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in, slots_of
 from django_counters.contrib import series
-from django_counters.exceptions import CounterOverflow, TokenConflict, UnsupportedBounds
+from django_counters.errors import CounterOverflow, TokenConflict, UnsupportedBounds
 from django_counters.models import Counter, CounterIncident
 from django_counters.redis.keys import SLOTS, slot_of
 from django_counters.signals import batch_applied

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from django_counters.exceptions import ValueChanged
+from django_counters.errors import ValueChanged
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 

@@ -6,7 +6,7 @@ import random
 
 from django.db import OperationalError, connection
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 

@@ -16,7 +16,7 @@ from django_counters.contrib import holds
 from django_counters.contrib.holds.errors import HoldEnded
 from django_counters.contrib.holds.holding import Hold, Stock
 from django_counters.contrib.holds.upkeep import expire_holds
-from django_counters.exceptions import InsufficientCount, RetryTransaction
+from django_counters.errors import InsufficientCount, RetryTransaction
 from django_counters.testing import override_counters
 from tests.concurrency.crowd import PATIENCE, processes
 from tests.testapp.models import Product

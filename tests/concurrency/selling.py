@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import OperationalError, transaction
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from django_counters.contrib import likes
 from django_counters.contrib.likes.models import CounterActor
-from django_counters.exceptions import Contention, RecordMissing, RetryTransaction
+from django_counters.errors import Contention, RecordMissing, RetryTransaction
 from django_counters.fields.values import CounterOf
 from django_counters.models import Counter
 from django_counters.testing import override_counters

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
 from django_counters.upkeep.rollup import rollup

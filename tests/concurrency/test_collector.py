@@ -15,7 +15,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.exceptions import CounterUnavailable, InsufficientCount, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, InsufficientCount, OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
 from tests.concurrency.servers import backend, end

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.values import Result

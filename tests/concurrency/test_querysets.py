@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_counters import CounterQuerySet
-from django_counters.exceptions import InsufficientCount, RecordMissing
+from django_counters.errors import InsufficientCount, RecordMissing
 from django_counters.models import SlottedCounter
 from django_counters.types import Bounds
 from tests.concurrency.crowd import Threads

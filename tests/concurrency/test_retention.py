@@ -15,7 +15,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from django_counters import clock
-from django_counters.exceptions import TokenExpired
+from django_counters.errors import TokenExpired
 from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.sql import Extent
 from django_counters.ledger.upkeep import PartitionReport, maintain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from tests.concurrency import selling

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.testing import assert_counts, override_counters
 from django_counters.upkeep.rollup import rollup

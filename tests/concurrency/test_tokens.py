@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, transaction
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     TokenConflict,
 )
 from django_counters.landing import Landed, ParcelLanding

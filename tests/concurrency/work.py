@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from tests.testapp.models import Post

@@ -13,7 +13,7 @@ from django.apps import apps
 from django.urls import URLPattern
 
 import django_counters
-from django_counters import exceptions
+from django_counters import errors
 from django_counters.features import installed
 from django_counters.hints import HINTS
 from django_counters.management.commands.counters import Command
@@ -49,8 +49,8 @@ def test_each_check_has_a_heading_and_a_hint_that_needs_no_page() -> None:
 def test_there_is_advice_for_each_error_and_for_no_other() -> None:
     found = sorted(path.parent.name for path in PACKAGE.glob("contrib/*/errors.py"))
     added = [import_module(f"django_counters.contrib.{name}.errors") for name in found]
-    names = {cls.__name__ for cls in subclasses(exceptions.CounterError)}
-    public = {name for module in (exceptions, *added) for name in vars(module)}
+    names = {cls.__name__ for cls in subclasses(errors.CounterError)}
+    public = {name for module in (errors, *added) for name in vars(module)}
     row = re.compile(r"^\| `([A-Z]\w+)` \|", re.MULTILINE)
     rows = set(row.findall(text_of(REFERENCE / "errors.md")))
     # An error of a capability may stand on its page.
@@ -59,7 +59,7 @@ def test_there_is_advice_for_each_error_and_for_no_other() -> None:
         for page in (*DOCS.glob("*.md"), *(DOCS / "how-to").glob("*.md"))
         for name in row.findall(text_of(page))
     }
-    assert {name for name in names if hasattr(exceptions, name)} <= rows
+    assert {name for name in names if hasattr(errors, name)} <= rows
     assert names & public <= rows | told
     assert rows <= public
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 
-from django_counters.exceptions import LandingRefused
+from django_counters.errors import LandingRefused
 from django_counters.features import (
     Drift,
     Feature,

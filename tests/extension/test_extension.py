@@ -27,7 +27,7 @@ from django_counters.checks import check_setting
 from django_counters.conf import problems
 from django_counters.contrib import buffers, holds
 from django_counters.contrib.holds.errors import UnsupportedHold
-from django_counters.exceptions import (
+from django_counters.errors import (
     InvalidActor,
     InvalidConfiguration,
     UnsupportedBounds,

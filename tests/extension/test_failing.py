@@ -19,7 +19,7 @@ from django.views import View
 import django_counters.tasks  # noqa: F401 - its handlers of signals
 from django_counters.checks import check_names
 from django_counters.contrib.holds.apps import Holds
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.features import Done, Drift, Feature, Finding, Gauge, GaugeValue
 from django_counters.jobs import run, upkeep_problems
 from django_counters.metrics.facts import Facts, gather

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django_counters import clock
 from django_counters.conditions import Condition, ConditionKind, RowColumn
-from django_counters.exceptions import InvalidActor
+from django_counters.errors import InvalidActor
 from django_counters.projections.event import actor_of
 from django_counters.write.change import Change
 

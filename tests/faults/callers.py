@@ -82,7 +82,7 @@ class Caller:
     def _told(self, count: Callable[[str], object], key: str, limit: float) -> str:
         from django.db import Error, connection, connections
 
-        from django_counters.exceptions import CounterError, OutcomeUnknown
+        from django_counters.errors import CounterError, OutcomeUnknown
 
         try:
             signal.setitimer(signal.ITIMER_REAL, limit)
@@ -167,7 +167,7 @@ def _asked(key: str) -> None:
     from django.contrib.auth.models import User
     from rest_framework.test import APIRequestFactory, force_authenticate
 
-    from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+    from django_counters.errors import CounterUnavailable, OutcomeUnknown
     from django_counters.rest.views import IncrementView
 
     request = APIRequestFactory().post(f"/{key}/increment", {"by": 1}, format="json")

@@ -63,7 +63,7 @@ def flush_once(step: Any, *, alone: bool) -> str:
     from django.db import connection
 
     from django_counters.cached.flush import flush
-    from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+    from django_counters.errors import CounterUnavailable, OutcomeUnknown
 
     try:
         report = flush(step=step, alone=alone)

@@ -51,7 +51,7 @@ def told(count: Callable[[str], object], key: str) -> str:
     """What a call says of itself."""
     from django.db import Error, connection
 
-    from django_counters.exceptions import CounterError, OutcomeUnknown
+    from django_counters.errors import CounterError, OutcomeUnknown
 
     try:
         count(key)
@@ -88,7 +88,7 @@ def _upkeep() -> Callable[[], None]:
     from django.db import Error, connection
 
     from django_counters.cached.flush import flush
-    from django_counters.exceptions import CounterError
+    from django_counters.errors import CounterError
     from django_counters.upkeep.rollup import rollup
 
     def work() -> None:

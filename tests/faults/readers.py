@@ -62,7 +62,7 @@ def _made(key: str) -> int:
 
 def _patiently(read: Callable[[], _T]) -> _T:
     """A busy machine may be late."""
-    from django_counters.exceptions import CounterUnavailable
+    from django_counters.errors import CounterUnavailable
 
     for _ in range(TRIES):
         with suppress(CounterUnavailable):
@@ -97,7 +97,7 @@ class Reader:
     def _read(self, way: str, read: Callable[[], Reading], last: int) -> int:
         from django.db import connection
 
-        from django_counters.exceptions import CounterUnavailable
+        from django_counters.errors import CounterUnavailable
 
         acknowledged = sum(self._board.acknowledged)
         try:

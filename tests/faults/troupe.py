@@ -135,7 +135,7 @@ def land(scene: Scene) -> None:
 
 def _what_waits() -> str:
     from django_counters.cached.sources import sources
-    from django_counters.exceptions import CounterUnavailable
+    from django_counters.errors import CounterUnavailable
 
     if left := flush_once(lambda step: None, alone=False):
         return left

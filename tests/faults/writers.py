@@ -113,7 +113,7 @@ class Writer:
     def _transaction(self, meant: str, *, rolls_back: bool) -> None:
         from django.db import DatabaseError, connection, transaction
 
-        from django_counters.exceptions import CounterError, OutcomeUnknown
+        from django_counters.errors import CounterError, OutcomeUnknown
 
         key, tags = self._key("plain"), self._tags()
 
@@ -139,7 +139,7 @@ class Writer:
         """Count; any error that is none of ours ends this process, and the test fails."""
         from django.db import connection
 
-        from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+        from django_counters.errors import CounterUnavailable, OutcomeUnknown
         from django_counters.models import Counter
 
         try:

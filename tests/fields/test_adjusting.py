@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_counters.adjustments.adjustment import preview
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     InsufficientCount,
     RecordMissing,

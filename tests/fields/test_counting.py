@@ -13,7 +13,7 @@ from django.db.models import F, Sum
 from django.test.utils import CaptureQueriesContext
 from redis.exceptions import ResponseError
 
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
     InitialOutOfBounds,

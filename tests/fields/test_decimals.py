@@ -33,7 +33,7 @@ from django_counters.decimals import (
     amount_of,
     units_of,
 )
-from django_counters.exceptions import (
+from django_counters.errors import (
     ApprovalRequired,
     CeilingExceeded,
     InitialOutOfBounds,

@@ -7,7 +7,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.exceptions import InsufficientCount, InvalidKey, RecordMissing, ValueNotKnown
+from django_counters.errors import InsufficientCount, InvalidKey, RecordMissing, ValueNotKnown
 from django_counters.models import Counter
 from tests.testapp.models import Device, Leaflet, NewsPage, Page, Post, Product, ProxyPage
 

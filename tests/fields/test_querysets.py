@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import CounterQuerySet
 from django_counters.cached.flush import flush
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
     CounterUnavailable,

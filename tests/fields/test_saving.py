@@ -24,7 +24,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import AssignmentIgnored
 from django_counters.contrib import likes as likes_app
-from django_counters.exceptions import InitialOutOfBounds, InvalidDelta
+from django_counters.errors import InitialOutOfBounds, InvalidDelta
 from django_counters.models import Counter, SlottedCounter
 from tests.testapp.models import (
     DatabaseDefault,

@@ -21,7 +21,7 @@ from django_counters.contrib.holds.errors import HoldLimitExceeded
 from django_counters.contrib.holds.holding import AT_ONCE
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.holds.sql import SqlHolds
-from django_counters.exceptions import (
+from django_counters.errors import (
     InsufficientCount,
     InvalidActor,
     InvalidConfiguration,

@@ -20,7 +20,7 @@ from django_counters.contrib.holds.errors import (
 from django_counters.contrib.holds.holding import Stock as Parts
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.holds.upkeep import expire_holds, prune_holds
-from django_counters.exceptions import (
+from django_counters.errors import (
     InsufficientCount,
     InvalidDelta,
     InvalidToken,

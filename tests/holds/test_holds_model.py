@@ -12,7 +12,7 @@ from django_counters.contrib.holds.errors import HoldEnded
 from django_counters.contrib.holds.holding import Hold
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.holds.upkeep import expire_holds
-from django_counters.exceptions import InsufficientCount, InvalidDelta
+from django_counters.errors import InsufficientCount, InvalidDelta
 from tests.holds.conftest import Stock, pass_time, sums
 
 pytestmark = [pytest.mark.rare, pytest.mark.django_db]

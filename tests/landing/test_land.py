@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from django_counters import clock
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.landing import Landed, land
 from django_counters.models import Counter, CounterBatch, CounterDelta, CounterIncident
 from django_counters.registry import registry

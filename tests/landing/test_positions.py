@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db.transaction import TransactionManagementError
 
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.landing import land
 from django_counters.models import Counter, CounterBatch, CounterIncident, CounterPosition
 from django_counters.registry import registry

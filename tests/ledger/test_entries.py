@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     InvalidDelta,
     InvalidKey,

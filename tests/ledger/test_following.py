@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from django_counters import clock
-from django_counters.exceptions import PositionGone
+from django_counters.errors import PositionGone
 from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.upkeep import maintain, rebase
 from django_counters.models import Counter, CounterDelta, CounterPosition

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from django_counters import clock
 from django_counters.contrib import series
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     InsufficientCount,
     TokenConflict,

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from django_counters import clock
 from django_counters.checks import check_databases
-from django_counters.exceptions import PartitionMissing
+from django_counters.errors import PartitionMissing
 from django_counters.hints import HINTS
 from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.upkeep import PartitionReport, maintain, partitions_ahead, plan

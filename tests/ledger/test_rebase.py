@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
-from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.errors import LedgerFenced, LedgerIncomplete
 from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.upkeep import maintain, rebase, state
 from django_counters.metrics.doctor import examine

@@ -19,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 
 from django_counters import clock
 from django_counters.adjustments.audit import verify_audit
-from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.errors import LedgerFenced, LedgerIncomplete
 from django_counters.ledger import upkeep as ledger
 from django_counters.ledger.horizon import SqlHorizon
 from django_counters.ledger.partitions import SqlPartitions

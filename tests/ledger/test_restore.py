@@ -15,7 +15,7 @@ import pytest
 from django.db import IntegrityError, OperationalError, connections, transaction
 
 from django_counters import clock
-from django_counters.exceptions import LedgerFenced, LedgerIncomplete
+from django_counters.errors import LedgerFenced, LedgerIncomplete
 from django_counters.ledger import upkeep as ledger
 from django_counters.ledger.upkeep import maintain
 from django_counters.models import (

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 
 from django_counters import clock
 from django_counters.contrib import series
-from django_counters.exceptions import HistoryNotKept, TokenExpired
+from django_counters.errors import HistoryNotKept, TokenExpired
 from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.upkeep import PartitionReport, maintain, rebase
 from django_counters.models import (

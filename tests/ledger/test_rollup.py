@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_counters.exceptions import CounterOverflow
+from django_counters.errors import CounterOverflow
 from django_counters.features import Verdict
 from django_counters.ledger.upkeep import rebase
 from django_counters.metrics.doctor import examine

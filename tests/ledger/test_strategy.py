@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     InvalidConfiguration,
     UnsupportedBounds,

@@ -18,7 +18,7 @@ from django_counters import clock
 from django_counters.contrib import likes as app
 from django_counters.contrib.likes.liking import has_many
 from django_counters.contrib.likes.models import CounterActor
-from django_counters.exceptions import InvalidDelta, TokenConflict
+from django_counters.errors import InvalidDelta, TokenConflict
 from django_counters.models import Counter, CounterIncident, CounterShard, SlottedCounter
 from django_counters.signals import batch_applied
 from django_counters.testing import override_counters

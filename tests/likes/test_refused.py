@@ -15,7 +15,7 @@ from django_counters.clock import utc
 from django_counters.conf import problems
 from django_counters.contrib import likes as app
 from django_counters.contrib.likes.models import CounterActor
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterError,
     InvalidActor,

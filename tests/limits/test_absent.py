@@ -9,7 +9,7 @@ import pytest
 from django.test import modify_settings
 
 from django_counters.conf import problems
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.rest.targets import expose
 from django_counters.testing import override_counters
 from tests.extension.apps import Moods

@@ -11,7 +11,7 @@ from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.contrib.limits.limit import prune_limits
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.contrib.limits.sql import SqlLimits
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter
 from tests.stores.test_failures import beside, closed_database, wait_for_lock
 

@@ -22,7 +22,7 @@ from django_counters.access import Rate, rate_of
 from django_counters.contrib.limits import Limit, LimitResult
 from django_counters.contrib.limits.algorithms import Gcra
 from django_counters.contrib.limits.models import CounterLimit
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.redis.keys import state
 from tests.concurrency.crowd import in_turns
 from tests.limits.moved import STORES, Kept, moved

@@ -9,7 +9,7 @@ import pytest
 
 from django_counters.contrib.limits.algorithms import Draw
 from django_counters.contrib.limits.redis import RedisLimits
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.redis.addresses import address_of
 from tests.redis.proxy import Fault, Proxy
 

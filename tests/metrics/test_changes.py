@@ -14,7 +14,7 @@ from django.db import connections, transaction
 from django.test import override_settings
 
 from django_counters import clock
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.signals import PlainSignal, batch_applied, upkeep_done
 from django_counters.testing import override_counters

@@ -14,7 +14,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.metrics import facts
 from django_counters.metrics.doctor import facts_of, findings
 from django_counters.metrics.facts import PARTS, Facts, InflowRate

@@ -12,7 +12,7 @@ from django.test import TestCase
 from django.utils import timezone
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
     InsufficientCount,

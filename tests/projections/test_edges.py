@@ -15,7 +15,7 @@ from django.utils.functional import lazystr
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.contrib import series
-from django_counters.exceptions import HistoryNotKept, InvalidMoment, InvalidTags
+from django_counters.errors import HistoryNotKept, InvalidMoment, InvalidTags
 from django_counters.fields import CounterField
 from django_counters.models import Counter, CounterCell, CounterDelta, CounterTag
 from django_counters.registry import registry

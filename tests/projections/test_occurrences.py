@@ -16,7 +16,7 @@ from django_counters import clock
 from django_counters.checks import check_setting
 from django_counters.contrib import holds, series, top
 from django_counters.contrib.series import Occurred
-from django_counters.exceptions import (
+from django_counters.errors import (
     HistoryNotKept,
     InsufficientCount,
     InvalidPeriod,

@@ -14,7 +14,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     InsufficientCount,
     InvalidMoment,
     InvalidTags,

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 
 from django_counters import clock
 from django_counters.contrib import series
-from django_counters.exceptions import HistoryNotKept, InvalidKey, InvalidPeriod
+from django_counters.errors import HistoryNotKept, InvalidKey, InvalidPeriod
 from django_counters.models import Counter, CounterDelta, CounterPartition
 from tests.series.test_history import KOLKATA, at, changes, count, hourly
 from tests.settling import roll_up

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from django_counters import clock
-from django_counters.exceptions import CeilingExceeded
+from django_counters.errors import CeilingExceeded
 from django_counters.features import Drift
 from django_counters.models import Counter
 from django_counters.testing import assert_counts, override_counters

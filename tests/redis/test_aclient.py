@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.redis.aclient import POOL, AsyncClient, aclient_of
 from django_counters.redis.addresses import address_of
 from django_counters.redis.client import client_of

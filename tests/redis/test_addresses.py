@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.cache.backends.redis import RedisCache
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.redis.addresses import DJANGO, DJANGO_REDIS, Address, Node, address_of
 from django_counters.redis.client import Making, client_of
 from django_counters.redis.commands import Lost, OnceRequest, ServerRefused

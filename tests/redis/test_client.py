@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from django_counters.exceptions import CounterError, CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.redis.addresses import DJANGO, address_of
 from django_counters.redis.client import Client, ServerRefused, client_of
 from django_counters.redis.commands import Script, ScriptRun

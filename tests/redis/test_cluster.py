@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.redis.aclient import AsyncClient
 from django_counters.redis.client import Client, ScriptRun, ServerRefused
 from django_counters.redis.commands import Script

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.redis.aclient import AsyncClient
 from django_counters.redis.client import Client, ServerRefused
 from tests.redis.counting import add, eventually, fresh

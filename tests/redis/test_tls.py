@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.redis.aclient import AsyncClient
 from example_project.bootstrap.postgres import free_port
 from tests.redis.counting import add, eventually, fresh

@@ -15,7 +15,7 @@ from django.db import connections
 from django_counters.contrib.regions.models import CounterRegion
 from django_counters.contrib.regions.publishing import publish
 from django_counters.contrib.regions.pulling import pull
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.models import (
     Counter,
 )

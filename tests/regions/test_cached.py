@@ -18,7 +18,7 @@ from django_counters.cached.flush import FlushReport, Step, flush
 from django_counters.contrib.regions.errors import RegionRestored
 from django_counters.contrib.regions.reading import by_region
 from django_counters.contrib.regions.state import exchanged
-from django_counters.exceptions import UnsupportedReading
+from django_counters.errors import UnsupportedReading
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

@@ -16,7 +16,7 @@ from django_counters.contrib.regions import sql as stored
 from django_counters.contrib.regions.errors import UnsupportedRegions
 from django_counters.contrib.regions.models import CounterRegion
 from django_counters.contrib.regions.publishing import publish
-from django_counters.exceptions import (
+from django_counters.errors import (
     InvalidConfiguration,
     UnsupportedBounds,
     UnsupportedMaximum,

@@ -13,7 +13,7 @@ from django_counters.contrib.regions.errors import RegionAway, RegionRestored, U
 from django_counters.contrib.regions.fencing import rename
 from django_counters.contrib.regions.models import CounterRegion
 from django_counters.contrib.regions.sql import SqlRegions
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.stores.sql.positions import SqlPositions
 from tests.regions.regions import EU, US, Region, _regional, exchange, meanwhile  # noqa: F401
 

@@ -12,7 +12,7 @@ from django.test import override_settings
 from django_counters.checks import check_setting
 from django_counters.contrib.regions.pulling import pull
 from django_counters.contrib.regions.sql import STATEMENTS, UNOFFERED
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from tests.regions.serving import SECRET

@@ -16,7 +16,7 @@ from django_counters.contrib.regions.errors import RegionAway, RegionRestored, U
 from django_counters.contrib.regions.models import CounterRegion
 from django_counters.contrib.regions.sql import Incarnation, SqlRegions, store_of
 from django_counters.contrib.regions.transfers import receive, shares
-from django_counters.exceptions import InsufficientCount, InvalidDelta, InvalidKey
+from django_counters.errors import InsufficientCount, InvalidDelta, InvalidKey
 from django_counters.models import (
     Counter,
     CounterAdjustment,

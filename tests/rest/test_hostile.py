@@ -18,7 +18,7 @@ from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
 from django_counters.access import Access
-from django_counters.exceptions import InvalidConfiguration, OutcomeUnknown, RetryTransaction
+from django_counters.errors import InvalidConfiguration, OutcomeUnknown, RetryTransaction
 from django_counters.models import Counter
 from django_counters.rest import expose
 from django_counters.rest.base import AdmissionRefusal, admit

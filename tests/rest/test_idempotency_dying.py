@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, connections
 
 from django_counters.cached.flush import flush
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.models import CounterToken
 from django_counters.rest import base, targets
 from django_counters.stores.sql.dialects import dialect_of

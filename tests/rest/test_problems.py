@@ -12,8 +12,8 @@ from django.db import InterfaceError, OperationalError, ProgrammingError
 from django.http import Http404
 from rest_framework import exceptions as drf
 
-from django_counters import exceptions as errors
-from django_counters.exceptions import Shortfall
+from django_counters import errors
+from django_counters.errors import Shortfall
 from django_counters.rest.problems import ApiError, TooLarge, answer
 
 HOST = "db.internal:5432"

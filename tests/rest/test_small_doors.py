@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_counters.exceptions import InvalidAdjustment
+from django_counters.errors import InvalidAdjustment
 from django_counters.models import Counter, CounterAdjustment
 from tests.rest.asking import header
 from tests.rest.conftest import API, As, problem

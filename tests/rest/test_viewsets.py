@@ -12,7 +12,7 @@ from django.urls import resolve, reverse
 from drf_spectacular.generators import SchemaGenerator
 
 from django_counters.contrib import series
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.errors import CounterUnavailable, InvalidConfiguration
 from tests.rest import viewset_urls
 from tests.rest.asking import assert_first, assert_replayed, header
 from tests.rest.conftest import As, Client, problem

@@ -13,7 +13,7 @@ from rest_framework.routers import DefaultRouter
 from rest_framework.throttling import UserRateThrottle
 from rest_framework.viewsets import ModelViewSet
 
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.rest.viewsets import DecrementMixin, IncrementMixin
 from tests.testapp.models import Account, Article, Member, Note, Post, Product, Story
 

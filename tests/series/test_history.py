@@ -18,7 +18,7 @@ from django_counters.calendar import PERIODS
 from django_counters.contrib import series
 from django_counters.contrib.series import Bucket
 from django_counters.contrib.series.selection import MOST_BUCKETS
-from django_counters.exceptions import InvalidKey, InvalidPeriod
+from django_counters.errors import InvalidKey, InvalidPeriod
 from django_counters.models import (
     Counter,
     CounterDelta,

@@ -13,7 +13,7 @@ from django_counters import clock
 from django_counters.calendar import PERIODS
 from django_counters.contrib import series
 from django_counters.contrib.series import Bucket, Point
-from django_counters.exceptions import (
+from django_counters.errors import (
     HistoryNotKept,
     InvalidPeriod,
     InvalidTags,

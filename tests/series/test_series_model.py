@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from django_counters import clock
 from django_counters.contrib import series
 from django_counters.contrib.series import Series
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod
+from django_counters.errors import HistoryNotKept, InvalidPeriod
 from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
 

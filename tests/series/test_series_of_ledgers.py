@@ -9,7 +9,7 @@ import pytest
 
 from django_counters import clock
 from django_counters.contrib import series
-from django_counters.exceptions import HistoryNotKept, UnsupportedHistory, UnsupportedSeries
+from django_counters.errors import HistoryNotKept, UnsupportedHistory, UnsupportedSeries
 from django_counters.models import Counter, CounterPartition
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

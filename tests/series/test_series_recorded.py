@@ -12,7 +12,7 @@ from django_counters.contrib import series
 from django_counters.contrib.series import Bucket
 from django_counters.contrib.series.models import CounterSample
 from django_counters.contrib.series.recording import record_history
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
+from django_counters.errors import HistoryNotKept, InvalidPeriod, UnsupportedSeries
 from django_counters.models import Counter
 from tests.series.counting import (
     BERLIN,

@@ -15,7 +15,7 @@ from django.utils.functional import SimpleLazyObject
 from django_counters import CounterField, clock
 from django_counters.contrib import series
 from django_counters.contrib.series import Series
-from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
+from django_counters.errors import InvalidKey, UnsavedInstance, UnsupportedSeries
 from tests.testapp.models import Post, Sensor, Shop, Site
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters.contrib import series
 from django_counters.contrib.series import amounts
-from django_counters.exceptions import (
+from django_counters.errors import (
     InvalidKey,
     InvalidPeriod,
     InvalidTags,

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_counters import clock
 from django_counters.contrib import series, top, uniques
-from django_counters.exceptions import HistoryNotKept
+from django_counters.errors import HistoryNotKept
 from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
 from django_counters.testing import override_counters

@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 
 from django_counters.contrib import series
 from django_counters.contrib.series import Split
-from django_counters.exceptions import (
+from django_counters.errors import (
     UnsupportedSeries,
 )
 from django_counters.models import CounterCell, CounterDelta

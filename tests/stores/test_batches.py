@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import F
 
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterBatch, CounterSource
 from django_counters.stores.base import Parcel, PartitionBusy
 from django_counters.stores.sql.batches import SqlBatches

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.contrib import series
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter
 from django_counters.testing import assert_counts, override_counters
 from django_counters.values import Counted, Result

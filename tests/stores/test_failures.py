@@ -13,7 +13,7 @@ import pytest
 from django.db import OperationalError, connection, connections, models, transaction
 
 from django_counters.contrib import series
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     CounterUnavailable,
     InsufficientCount,

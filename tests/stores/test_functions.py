@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from django_counters.exceptions import FunctionDenied
+from django_counters.errors import FunctionDenied
 from django_counters.models import Counter, SlottedCounter
 from django_counters.stores.sql.dialects.postgresql.functions import install
 from django_counters.testing import override_counters

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import DataError, OperationalError, connection, connections, transaction
 
-from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.errors import CounterError, OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.session import Block, Session

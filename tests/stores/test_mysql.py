@@ -15,7 +15,7 @@ from django.db.transaction import TransactionManagementError
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.contrib.series.recording import record_history
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.ledger.upkeep import State, maintain, state
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.stores.base import Move

@@ -20,7 +20,7 @@ from django.db.backends.utils import CursorWrapper
 from django.test import override_settings
 
 from django_counters.conf import EXACT
-from django_counters.exceptions import OutcomeUnknown
+from django_counters.errors import OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session

@@ -15,7 +15,7 @@ from django.test.utils import isolate_apps
 
 from django_counters import CounterField, conf
 from django_counters.checks import check_setting
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.measure import Measure
 from django_counters.models import Counter
 from django_counters.options import Option, is_integer

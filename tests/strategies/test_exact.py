@@ -14,7 +14,7 @@ from django.db import connection
 from django.test.utils import override_settings
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     InsufficientCount,
     InvalidDelta,
     Shortfall,

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters import CounterValue, clock
 from django_counters.adjustments import AdjustOptions
 from django_counters.adjustments.cases import CaseOptions
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     InsufficientCount,
     InvalidDelta,

@@ -14,7 +14,7 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.exceptions import InvalidToken, TokenConflict, TokenExpired
+from django_counters.errors import InvalidToken, TokenConflict, TokenExpired
 from django_counters.models import (
     Counter,
     CounterDelta,

@@ -12,7 +12,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 
 from django_counters import clock
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     InsufficientCount,
     RecordMissing,

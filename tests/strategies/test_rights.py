@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError, transaction
 
 from django_counters.contrib import series
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     InsufficientCount,
     RecordMissing,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     InvalidConfiguration,
     InvalidDelta,

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from django_counters import CounterField
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterOverflow,
     InvalidDelta,
     InvalidKey,

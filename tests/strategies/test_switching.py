@@ -9,7 +9,7 @@ import pytest
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, transaction
 
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
     InsufficientCount,

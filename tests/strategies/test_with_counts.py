@@ -11,7 +11,7 @@ from django.db.models import F, Sum
 from django.test.utils import CaptureQueriesContext
 
 from django_counters.cached.flush import flush
-from django_counters.exceptions import InvalidPeriod, UnsupportedConsistency
+from django_counters.errors import InvalidPeriod, UnsupportedConsistency
 from django_counters.models import SlottedCounter
 from tests.cached.test_round_trips import watched
 from tests.testapp.models import (

@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from django_counters.contrib import buffers
 from django_counters.contrib.streams.publishing import Outlet, outlet_to
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from tests.streams.chaos import Make, Turns

@@ -12,7 +12,7 @@ from django_counters import clock
 from django_counters.contrib.buffers import pages
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.streams.consuming import Consumed
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.tokens import mint

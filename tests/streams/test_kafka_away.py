@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 from django_counters.contrib.streams.kafka import topic_of
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.registry import registry
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka cannot be installed here")

@@ -10,7 +10,7 @@ import pytest
 from django.test import override_settings
 
 from django_counters.contrib import series
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterUnavailable,
     InvalidConfiguration,
     OutcomeUnknown,

@@ -14,7 +14,7 @@ from django_counters import clock
 from django_counters.contrib import buffers
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.streams.publishing import Publisher
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterCell, CounterIncident
 from tests.buffers.buffering import landed
 from tests.redis.proxy import Proxy, proxied

@@ -16,7 +16,7 @@ from django_counters.contrib import series
 from django_counters.contrib.streams import DecodeFailed
 from django_counters.contrib.streams.consuming import Consumed
 from django_counters.contrib.streams.redis import RedisStream
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.errors import CounterUnavailable, InvalidConfiguration
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position

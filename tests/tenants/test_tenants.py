@@ -18,7 +18,7 @@ from django.test import override_settings
 
 from django_counters.checks import check_tenants
 from django_counters.contrib.limits import Limit
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.models import Counter
 from django_counters.tenants import makes_cursors
 from tests.docs.pages import ROOT

@@ -13,7 +13,7 @@ from django_counters import InsufficientCount, QuotaExceeded, clock
 from django_counters.cached.flush import flush
 from django_counters.contrib import holds, series, top
 from django_counters.contrib.likes.models import CounterActor
-from django_counters.exceptions import InvalidAdjustment
+from django_counters.errors import InvalidAdjustment
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.testing import override_counters

@@ -11,7 +11,7 @@ import pytest
 from django_counters.contrib import likes as likes_app
 from django_counters.contrib import series, uniques
 from django_counters.contrib.likes.models import CounterActor
-from django_counters.exceptions import CeilingExceeded, InvalidTags
+from django_counters.errors import CeilingExceeded, InvalidTags
 from django_counters.models import Counter, CounterCell
 from django_counters.testing import override_counters
 from django_counters.upkeep.verify import verify

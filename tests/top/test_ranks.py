@@ -18,7 +18,7 @@ from django_counters.cached.flush import flush
 from django_counters.checks import check_setting
 from django_counters.contrib import series
 from django_counters.contrib.top import CounterRank
-from django_counters.exceptions import InsufficientCount
+from django_counters.errors import InsufficientCount
 from django_counters.fields import CounterField
 from django_counters.models import (
     Counter,

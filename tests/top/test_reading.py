@@ -19,7 +19,7 @@ from django_counters import clock
 from django_counters.contrib import series, top
 from django_counters.contrib.series import Series
 from django_counters.contrib.top import CounterRank, Placed, Ranked, alargest, largest, reading
-from django_counters.exceptions import (
+from django_counters.errors import (
     HistoryNotKept,
     InvalidKey,
     InvalidPeriod,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from django_counters.contrib.uniques import InvalidSketch
 from django_counters.contrib.uniques.sketches import ERROR, KEPT, MEMBERS, Sketch, union
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.measure import HIGHEST, REGISTERS
 
 EMPTY = Sketch()

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django_counters import clock
 from django_counters.contrib import series, uniques
 from django_counters.contrib.uniques import CounterMember, CounterUnique
-from django_counters.exceptions import InvalidActor
+from django_counters.errors import InvalidActor
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

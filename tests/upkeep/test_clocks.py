@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from django_counters import clock
-from django_counters.exceptions import TokenExpired
+from django_counters.errors import TokenExpired
 from django_counters.ledger.upkeep import PartitionReport, maintain, partitions_ahead
 from django_counters.models import Counter, CounterBatch, CounterDelta, CounterPosition
 from django_counters.stores.sql.session import Session

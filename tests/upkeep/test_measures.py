@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters import clock
 from django_counters.contrib import series, uniques
 from django_counters.contrib.uniques import CounterMember, CounterUnique
-from django_counters.exceptions import HistoryNotKept
+from django_counters.errors import HistoryNotKept
 from django_counters.models import Counter, CounterCell, CounterMeasure
 from django_counters.registry import registry
 from django_counters.testing import override_counters

@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 
 from django_counters import clock
-from django_counters.exceptions import TokenExpired
+from django_counters.errors import TokenExpired
 from django_counters.features import Drift
 from django_counters.models import (
     Counter,

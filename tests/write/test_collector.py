@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
     InsufficientCount,

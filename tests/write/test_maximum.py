@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_counters.exceptions import (
+from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
     InvalidDelta,

@@ -13,7 +13,7 @@ from django.db import connections, transaction
 
 from django_counters import clock
 from django_counters.cached.flush import flush
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterUnavailable,
     InvalidDelta,
     InvalidKey,

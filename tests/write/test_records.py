@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_counters.exceptions import InvalidAdjustment, InvalidKey
+from django_counters.errors import InvalidAdjustment, InvalidKey
 from django_counters.write.records import of_key, of_record, ref_of
 from tests.adjustments.adjustables import KINDS, RECORDS, Adjustable
 from tests.testapp.models import Device, Post

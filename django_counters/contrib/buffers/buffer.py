@@ -16,7 +16,7 @@ from django_counters.contrib.buffers.files import HIGH, LOW, File, Files
 from django_counters.contrib.buffers.options import Buffering
 from django_counters.contrib.buffers.pages import SealedInterval, Serial, entry_of
 from django_counters.contrib.buffers.threads import in_event_loop, lets_wait
-from django_counters.exceptions import CounterError, OutcomeUnknown
+from django_counters.errors import CounterError, OutcomeUnknown
 from django_counters.stores.base import PartitionBusy
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.session import interrupts_statement

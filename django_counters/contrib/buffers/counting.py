@@ -20,7 +20,7 @@ from django_counters.contrib.buffers.options import Buffering
 from django_counters.contrib.buffers.pages import entry_of, is_mergeable
 from django_counters.contrib.buffers.process import buffers
 from django_counters.contrib.buffers.threads import in_event_loop
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration, UnsupportedBounds
+from django_counters.errors import CounterUnavailable, InvalidConfiguration, UnsupportedBounds
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN
 from django_counters.registry import registry

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django_counters.effects import kind_named
-from django_counters.exceptions import CounterOverflow
+from django_counters.errors import CounterOverflow
 from django_counters.registry import registry
 from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.batches import OLDEST, SqlBatches

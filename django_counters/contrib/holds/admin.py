@@ -19,7 +19,7 @@ from django_counters.admin import AdjustingMixin, form_url
 from django_counters.admin.readonly import address, said
 from django_counters.contrib.holds.errors import HoldEnded, HoldMissing
 from django_counters.contrib.holds.holding import Hold, find, of, release
-from django_counters.exceptions import CounterError, InvalidKey
+from django_counters.errors import CounterError, InvalidKey
 from django_counters.features import OnPage, Panel
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.write.change import Ref

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 
 
 class UnsupportedHold(CounterError, ValueError):

@@ -27,7 +27,7 @@ from django_counters.contrib.holds.errors import (
 from django_counters.contrib.holds.models import NAME_LENGTH, CounterHold
 from django_counters.contrib.holds.options import LIMITS, MOST_MINUTES, can_hold
 from django_counters.contrib.holds.sql import HoldRequest, HoldRow, SqlHolds, SqlStock
-from django_counters.exceptions import (
+from django_counters.errors import (
     InsufficientCount,
     InvalidActor,
     InvalidDelta,

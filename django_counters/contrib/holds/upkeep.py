@@ -8,7 +8,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, router, transaction
 
 from django_counters.contrib.holds.holding import AT_ONCE, expire_of, store
 from django_counters.contrib.holds.models import CounterHold
-from django_counters.exceptions import InvalidAdjustment, InvalidKey, RecordMissing
+from django_counters.errors import InvalidAdjustment, InvalidKey, RecordMissing
 from django_counters.features import Done, Drift
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.session import Session

@@ -11,7 +11,7 @@ from django_counters import clock
 from django_counters.conditions import Condition
 from django_counters.contrib.likes.sql import ACTOR
 from django_counters.contrib.likes.upkeep import forget_rows
-from django_counters.exceptions import InvalidActor, InvalidDelta
+from django_counters.errors import InvalidActor, InvalidDelta
 from django_counters.projections.cells import checked_moment
 from django_counters.projections.event import actor_of
 from django_counters.registry import registry

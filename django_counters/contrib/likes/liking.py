@@ -13,7 +13,7 @@ from django_counters import clock
 from django_counters.contrib.likes.condition import OncePerActor
 from django_counters.contrib.likes.errors import UnsupportedActors
 from django_counters.contrib.likes.models import CounterActor
-from django_counters.exceptions import Contention, InvalidDelta, InvalidMoment
+from django_counters.errors import Contention, InvalidDelta, InvalidMoment
 from django_counters.measure import Measure
 from django_counters.options import is_integer
 from django_counters.projections.event import Event, Who, actor_of

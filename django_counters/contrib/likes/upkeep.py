@@ -13,7 +13,7 @@ from django_counters import clock
 from django_counters.conditions import Condition
 from django_counters.contrib.likes.models import CounterActor
 from django_counters.contrib.likes.sql import ACTOR, SqlActors
-from django_counters.exceptions import RecordMissing
+from django_counters.errors import RecordMissing
 from django_counters.features import Drift
 from django_counters.measure import Measure
 from django_counters.projections.event import Event

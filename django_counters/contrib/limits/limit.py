@@ -31,7 +31,7 @@ from django_counters.contrib.limits.algorithms import (
 )
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.contrib.limits.sql import SqlLimits
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.options import did_you_mean, is_integer
 from django_counters.principal import (
     NETWORK_BITS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from django_counters.contrib.limits.algorithms import Draw, LimitState
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown
+from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.redis.aclient import aclient_of
 from django_counters.redis.addresses import Address
 from django_counters.redis.client import client_of

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error, connections
 
 from django_counters.contrib.limits.algorithms import Draw, LimitState
-from django_counters.exceptions import CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase
+from django_counters.errors import CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.mysql.statements import MADE, ROOM, delete_some
 from django_counters.stores.sql.dialects.spelling import Spelling, Together

@@ -12,7 +12,7 @@ from django_counters.admin.overview import age_text
 from django_counters.contrib.regions.declared import is_regional, region_problems
 from django_counters.contrib.regions.reading import by_region
 from django_counters.contrib.regions.state import Exchange, exchanged
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.features import OnPage, Panel
 from django_counters.metrics.facts import Away, attempt
 from django_counters.registry import registry

@@ -26,7 +26,7 @@ from django_counters.contrib.regions.marks import PeerAway
 from django_counters.contrib.regions.peers import DatabasePeer
 from django_counters.contrib.regions.sql import Incarnation
 from django_counters.contrib.regions.wire import HEADER, answer_signature, secret_of
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 
 logger = logging.getLogger("django_counters")
 #: The most bytes of a request.

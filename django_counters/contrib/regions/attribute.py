@@ -12,7 +12,7 @@ from django.db import models
 
 from django_counters.contrib.regions.declared import is_regional
 from django_counters.contrib.regions.reading import value, values_of
-from django_counters.exceptions import InvalidKey, UnsavedInstance
+from django_counters.errors import InvalidKey, UnsavedInstance
 from django_counters.read.values import value_of
 from django_counters.read.values import values_of as counted_of
 from django_counters.registry import registry

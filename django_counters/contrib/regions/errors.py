@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import OperationalError
 
-from django_counters.exceptions import CounterError, LandingRefused
+from django_counters.errors import CounterError, LandingRefused
 
 
 class RegionRestored(LandingRefused):

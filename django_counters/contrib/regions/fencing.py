@@ -41,7 +41,7 @@ from django_counters.contrib.regions.sql import (
     store_of,
 )
 from django_counters.contrib.regions.transfers import freeze, stocks, there_is_stock
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 

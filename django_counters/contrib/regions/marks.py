@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from django_counters.contrib.regions.sql import CLOSED, EntryPage, Incarnation, source_of, store_of
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 

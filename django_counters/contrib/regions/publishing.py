@@ -34,7 +34,7 @@ from django_counters.contrib.regions.sql import (
     store_of,
 )
 from django_counters.contrib.regions.transfers import there_is_stock
-from django_counters.exceptions import CounterError, CounterUnavailable, InvalidConfiguration
+from django_counters.errors import CounterError, CounterUnavailable, InvalidConfiguration
 from django_counters.registry import registry
 from django_counters.stores.base import Move
 from django_counters.stores.sql.batches import SqlBatches

@@ -21,7 +21,7 @@ from django_counters.contrib.regions.peers import peers_of
 from django_counters.contrib.regions.publishing import Exchanged, greeted, publish, reason_of
 from django_counters.contrib.regions.sql import CLOSED, COMPLETE, Incarnation, store_of
 from django_counters.contrib.regions.transfers import MOST_TOLD, receive, there_is_stock, top_up
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.features import Done
 from django_counters.registry import registry
 from django_counters.stores.base import Move

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from django.db import connections
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects.positions import POSITIONS
 from django_counters.stores.sql.dialects.spelling import Spelling

@@ -41,7 +41,7 @@ from django_counters.contrib.series.chart import (
 )
 from django_counters.contrib.series.options import HINTS, recorded_period
 from django_counters.contrib.series.reading import of
-from django_counters.exceptions import CounterError, HistoryNotKept
+from django_counters.errors import CounterError, HistoryNotKept
 from django_counters.features import OnPage, Panel
 from django_counters.fields import CounterField, counter_fields
 from django_counters.models import CounterDelta

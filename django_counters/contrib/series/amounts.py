@@ -40,7 +40,7 @@ from django_counters.contrib.series.sources import (
     CellSource,
 )
 from django_counters.effects import names_members
-from django_counters.exceptions import HistoryNotKept, InvalidTags, UnsupportedSeries
+from django_counters.errors import HistoryNotKept, InvalidTags, UnsupportedSeries
 from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.measure import OTHER, SUM, Kind, Measure
 from django_counters.projections.cells import decoded, encoded, text_of, why_no_value

@@ -15,7 +15,7 @@ from django_counters.contrib.series.options import recorded_period
 from django_counters.contrib.series.reading import Series, of
 from django_counters.contrib.series.selection import Split
 from django_counters.contrib.series.sources import COUNTED, RECORDED, of_keys
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
+from django_counters.errors import HistoryNotKept, InvalidPeriod, UnsupportedSeries
 from django_counters.measure import OTHER
 from django_counters.read.values import value_of
 from django_counters.registry import registry

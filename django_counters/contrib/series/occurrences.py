@@ -16,7 +16,7 @@ from django_counters import clock
 from django_counters.contrib.series.amounts import chosen, combinations, planned_for
 from django_counters.contrib.series.selection import Combination, SeriesSelection
 from django_counters.contrib.series.sources import Cells, CellSource
-from django_counters.exceptions import UnsupportedSeries
+from django_counters.errors import UnsupportedSeries
 from django_counters.measure import OCCURRENCE, Measure
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterOccurrence

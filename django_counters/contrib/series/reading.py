@@ -41,7 +41,7 @@ from django_counters.contrib.series.sources import (
     of_namespace,
     of_records,
 )
-from django_counters.exceptions import InvalidKey, InvalidPeriod, InvalidTags
+from django_counters.errors import InvalidKey, InvalidPeriod, InvalidTags
 from django_counters.fields import CounterAttribute, CounterField
 from django_counters.fields.values import Counting
 from django_counters.registry import registry

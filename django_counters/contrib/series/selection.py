@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from django_counters import clock
 from django_counters.calendar import PERIODS, beginnings, length_of, period_of
 from django_counters.contrib.series.sources import CellSource
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod
+from django_counters.errors import HistoryNotKept, InvalidPeriod
 from django_counters.measure import Measure
 
 MOST_BUCKETS = 10_000

@@ -14,7 +14,7 @@ from django_counters import clock
 from django_counters.conf import Policy
 from django_counters.contrib.series.options import recorded_period
 from django_counters.effects import stored_periods
-from django_counters.exceptions import InvalidKey, UnsavedInstance, UnsupportedSeries
+from django_counters.errors import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.read.values import check_keys
 from django_counters.redis.keys import SLOTS, slot_of

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.db import connections
 
 from django_counters import clock
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.stores.sql.dialects.spelling import Spelling
 from django_counters.stores.sql.dialects.tables import COUNTER
 from django_counters.stores.sql.session import Session

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy
 from django_counters.contrib.streams.consuming import Consumed, Consumer, backend_of
 from django_counters.contrib.streams.declared import Stream, streams
 from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignature
-from django_counters.exceptions import OutcomeUnknown, ReadOnlyDatabase
+from django_counters.errors import OutcomeUnknown, ReadOnlyDatabase
 from django_counters.management.work import seconds, until_asked_to_end
 from django_counters.redis.commands import ServerRefused
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from django_counters.contrib.streams import kafka, redis
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.options import Option, did_you_mean, is_integer
 
 LONGEST_NAME = 100

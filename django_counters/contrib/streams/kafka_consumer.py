@@ -28,7 +28,7 @@ from django_counters.contrib.streams.declared import Stream
 from django_counters.contrib.streams.histories import write_lost
 from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, Topic, topic_of
 from django_counters.contrib.streams.pages import MessagePage
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.errors import CounterUnavailable, InvalidConfiguration
 from django_counters.landing import Landed, PageOverflow
 from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.incidents import record

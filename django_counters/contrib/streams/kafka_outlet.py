@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from django_counters.contrib.streams.kafka import PUBLISHED, PUBLISHING, Topic
 from django_counters.contrib.streams.kafka_topic import Heard, logger, refused, unavailable
-from django_counters.exceptions import OutcomeUnknown
+from django_counters.errors import OutcomeUnknown
 
 # Seconds to wait for the brokers' acknowledgement of a message.
 PATIENCE = 5.0

@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 
 from django_counters.contrib.streams.kafka import OURS, KafkaMessage, Topic
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.errors import CounterUnavailable, InvalidConfiguration
 
 # The timeout of a request in seconds.
 PATIENCE = 5.0

@@ -15,7 +15,7 @@ from django_counters.contrib.streams.declared import Decode
 from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignature
 from django_counters.contrib.streams.histories import Histories
 from django_counters.contrib.streams.publication import Publication, publication_in
-from django_counters.exceptions import CounterError, InvalidConfiguration, UnsupportedBounds
+from django_counters.errors import CounterError, InvalidConfiguration, UnsupportedBounds
 from django_counters.landing import Landed, ParcelLanding
 from django_counters.projections.event import Event
 from django_counters.registry import registry

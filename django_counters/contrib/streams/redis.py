@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from django_counters.exceptions import CounterUnavailable, InvalidConfiguration
+from django_counters.errors import CounterUnavailable, InvalidConfiguration
 from django_counters.options import Option
 from django_counters.redis.addresses import address_of, needs_redis
 from django_counters.redis.commands import Script, ScriptRun, ServerRefused

@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django_counters.contrib.series import Series, of
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.reading import Placed, Ranked, largest, place
-from django_counters.exceptions import CounterError, InvalidConfiguration
+from django_counters.errors import CounterError, InvalidConfiguration
 from django_counters.features import OnPage, Panel
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure

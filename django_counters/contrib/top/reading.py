@@ -23,7 +23,7 @@ from django_counters.contrib.series.selection import (
 )
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.models import CounterRank
-from django_counters.exceptions import HistoryNotKept, InvalidPeriod, UnsupportedSeries
+from django_counters.errors import HistoryNotKept, InvalidPeriod, UnsupportedSeries
 from django_counters.measure import SUM
 from django_counters.options import is_integer
 from django_counters.stores.sql.measures import Stored

@@ -14,7 +14,7 @@ from django_counters.contrib.series.admin import label_of, word_of
 from django_counters.contrib.series.chart import last_known, periods_of, readable_periods
 from django_counters.contrib.uniques.options import MEMBER
 from django_counters.contrib.uniques.reading import Distinct, UniquePoint, count, points
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.features import OnPage, Panel
 from django_counters.registry import registry
 

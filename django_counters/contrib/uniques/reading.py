@@ -21,7 +21,7 @@ from django_counters.contrib.series.sources import CellSource
 from django_counters.contrib.uniques.models import CounterMember, CounterUnique
 from django_counters.contrib.uniques.options import MEMBER
 from django_counters.contrib.uniques.sketches import Sketch, Union
-from django_counters.exceptions import UnsupportedSeries
+from django_counters.errors import UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.stores.sql.session import Session
 from django_counters.twins import twin

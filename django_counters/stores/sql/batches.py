@@ -11,7 +11,7 @@ from django.db import Error, connections
 from django.db.transaction import TransactionManagementError
 from django.utils.module_loading import import_string
 
-from django_counters.exceptions import CounterOverflow, InvalidKey
+from django_counters.errors import CounterOverflow, InvalidKey
 from django_counters.measure import Kind
 from django_counters.stores.base import LandingRefusal, Parcel, PartitionBusy, SlotState
 from django_counters.stores.sql.cells import SqlCells

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from django.db import Error
 
-from django_counters.exceptions import CounterOverflow
+from django_counters.errors import CounterOverflow
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.session import Owner, Session
 from django_counters.stores.sql.tables import RecordKeys

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import Error, transaction
 
 from django_counters import clock
-from django_counters.exceptions import OutcomeUnknown
+from django_counters.errors import OutcomeUnknown
 from django_counters.signals import incident_recorded
 from django_counters.stores.sql.session import is_of_a_test_case
 from django_counters.tables import CounterIncident

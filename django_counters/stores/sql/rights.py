@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from django_counters.conditions import Condition, ConditionResult
-from django_counters.exceptions import CounterError, CounterOverflow, RecordMissing
+from django_counters.errors import CounterError, CounterOverflow, RecordMissing
 from django_counters.stores.sql.cells import MANY_NUMBERED, NUMBERED, NUMBERED_CONDITION
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlReads, SqlTotals, is_simple

@@ -22,7 +22,7 @@ from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     CounterUnavailable,
     FunctionDenied,

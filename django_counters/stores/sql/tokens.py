@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django_counters import clock
-from django_counters.exceptions import RetryTransaction, TokenConflict, TokenExpired
+from django_counters.errors import RetryTransaction, TokenConflict, TokenExpired
 from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.dialects.claims import TOKENS_USED
 from django_counters.stores.sql.session import Session

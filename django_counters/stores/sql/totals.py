@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import Error
 
 from django_counters.conditions import Condition, ConditionKind, ConditionResult
-from django_counters.exceptions import CounterOverflow
+from django_counters.errors import CounterOverflow
 from django_counters.measure import Kind
 from django_counters.stores.sql.cells import CONDITION, MANY, ONE, CellPart, SqlCells
 from django_counters.stores.sql.conditions import SqlConditions

@@ -11,7 +11,7 @@ import pytest
 
 from django_counters.cached.store import CellSearch
 from django_counters.contrib.uniques.options import MEMBER
-from django_counters.exceptions import CounterUnavailable
+from django_counters.errors import CounterUnavailable
 from django_counters.measure import SUM
 from django_counters.redis.keys import PLACES, slot_of
 from django_counters.stores.base import PendingField

@@ -19,7 +19,7 @@ from django_counters import clock
 from django_counters.cached.pending import RedisPending
 from django_counters.cached.requests import Requests
 from django_counters.cached.store import Lease
-from django_counters.exceptions import (
+from django_counters.errors import (
     CounterError,
     CounterOverflow,
     CounterUnavailable,

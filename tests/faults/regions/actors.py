@@ -19,7 +19,7 @@ from django_counters.contrib.regions.errors import RegionAway, RegionRestored
 from django_counters.contrib.regions.publishing import Exchanged, publish
 from django_counters.contrib.regions.pulling import pull
 from django_counters.contrib.regions.sql import SqlRegions
-from django_counters.exceptions import CounterError
+from django_counters.errors import CounterError
 from django_counters.models import Counter
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.upkeep.rollup import rollup

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 
 _POSTGRESQL = "on MySQL and MariaDB. Use PostgreSQL"
 #: What isn't offered, and the remedy.

@@ -17,7 +17,7 @@ from django.db import connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.utils.module_loading import import_string
 
-from django_counters.exceptions import InvalidConfiguration
+from django_counters.errors import InvalidConfiguration
 from django_counters.features import features
 from django_counters.measure import OWN_KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
