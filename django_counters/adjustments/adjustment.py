@@ -38,7 +38,7 @@ from django_counters.strategies.base import Outside, Strategy
 from django_counters.strategies.declaring import Capabilities
 from django_counters.strategies.periods import booked, in_period
 from django_counters.strategies.refusals import period_name, refusal, refuse_beyond_quotas
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables.core import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
 from django_counters.types import (

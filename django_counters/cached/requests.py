@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from django_counters import exceptions as errors
+from django_counters import errors
 from django_counters.cached.store import (
     LARGEST_SUM,
     NO_TOTALS,

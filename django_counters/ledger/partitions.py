@@ -18,8 +18,7 @@ from django_counters.stores.base import PartitionBusy
 from django_counters.stores.sql.dialects.tables import DELTAS
 from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterPartition
-from django_counters.tables.horizon import beginning
-from django_counters.tables.standing import ENTRIES
+from django_counters.tables.core import ENTRIES, beginning
 
 # Milliseconds to wait for a lock, because other transactions queue behind it.
 HURRY = "200"

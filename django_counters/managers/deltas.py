@@ -11,7 +11,7 @@ from django.db import models
 
 from django_counters import clock
 from django_counters.projections.event import Tags, Who, event_of
-from django_counters.tables.delta import DeltaColumns
+from django_counters.tables.core import DeltaColumns
 from django_counters.tokens import Token, moment_of
 from django_counters.twins import twin
 from django_counters.types import check_delta

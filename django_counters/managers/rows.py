@@ -8,7 +8,7 @@ from typing import TypeVar
 from django.db import connections, models
 
 from django_counters.projections.event import Tags, Who, event_of
-from django_counters.tables.counter import CounterColumns
+from django_counters.tables.core import CounterColumns
 from django_counters.twins import alters_data, twin
 from django_counters.types import check_integer
 from django_counters.write import pipeline

@@ -10,7 +10,7 @@ from django.db import models
 
 from django_counters.projections.event import ShardOptions, Tags, Who, event_of
 from django_counters.read.values import value_of
-from django_counters.tables.shard import ShardColumns
+from django_counters.tables.core import ShardColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.twins import twin
 from django_counters.types import check_integer

@@ -13,7 +13,7 @@ from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.projections.event import OnceOptions, Tags, Who, event_of
 from django_counters.read.records import read, values_of
-from django_counters.tables.slot import SlotColumns
+from django_counters.tables.core import SlotColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.twins import twin
 from django_counters.types import Reading, check_integer

@@ -8,9 +8,7 @@ from typing import Any
 import django.db.models.deletion
 from django.db import migrations, models, router
 
-import django_counters.tables.counter
-import django_counters.tables.digest
-import django_counters.tables.horizon
+import django_counters.tables.core
 import django_counters.tables.measure
 import django_counters.tables.total
 from django_counters.ledger.partitions import ledger_table
@@ -98,7 +96,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(
+                    django_counters.tables.core.KeyField(
                         max_length=200, primary_key=True, serialize=False, verbose_name="key"
                     ),
                 ),
@@ -144,7 +142,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
                 ),
                 ("shard", models.SmallIntegerField(verbose_name="shard")),
                 ("value", models.BigIntegerField(default=0, verbose_name="value")),
@@ -169,13 +167,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "record_id",
-                    django_counters.tables.counter.KeyField(
-                        max_length=255, verbose_name="record id"
-                    ),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="record id"),
                 ),
                 (
                     "name",
-                    django_counters.tables.counter.KeyField(max_length=100, verbose_name="name"),
+                    django_counters.tables.core.KeyField(max_length=100, verbose_name="name"),
                 ),
                 ("slot", models.SmallIntegerField(verbose_name="slot")),
                 ("count", models.BigIntegerField(default=0, verbose_name="count")),
@@ -207,7 +203,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "digest",
-                    django_counters.tables.digest.DigestField(
+                    django_counters.tables.core.DigestField(
                         primary_key=True, serialize=False, verbose_name="digest"
                     ),
                 ),
@@ -254,7 +250,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "source",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="source"),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="source"),
                 ),
                 ("slot", models.SmallIntegerField(verbose_name="slot")),
                 (
@@ -328,7 +324,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
                 ),
                 ("entries", models.BigIntegerField(verbose_name="entries")),
                 (
@@ -359,7 +355,7 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(verbose_name="created at")),
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
                 ),
                 ("delta", models.BigIntegerField(verbose_name="delta")),
                 (
@@ -393,27 +389,27 @@ class Migration(migrations.Migration):
                 (
                     "as_of",
                     models.DateTimeField(
-                        default=django_counters.tables.horizon.beginning, verbose_name="as of"
+                        default=django_counters.tables.core.beginning, verbose_name="as of"
                     ),
                 ),
                 (
                     "tail_since",
                     models.DateTimeField(
-                        default=django_counters.tables.horizon.beginning, verbose_name="tail since"
+                        default=django_counters.tables.core.beginning, verbose_name="tail since"
                     ),
                 ),
                 ("mark_xid", models.BigIntegerField(default=0, verbose_name="mark")),
                 (
                     "mark_at",
                     models.DateTimeField(
-                        default=django_counters.tables.horizon.beginning,
+                        default=django_counters.tables.core.beginning,
                         verbose_name="time of the mark",
                     ),
                 ),
                 (
                     "rolled_up_at",
                     models.DateTimeField(
-                        default=django_counters.tables.horizon.beginning,
+                        default=django_counters.tables.core.beginning,
                         verbose_name="rolled up at",
                     ),
                 ),
@@ -489,7 +485,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
                 ),
                 ("to", models.BigIntegerField(blank=True, null=True, verbose_name="new value")),
                 ("by", models.BigIntegerField(blank=True, null=True, verbose_name="change")),
@@ -606,7 +602,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
                 ),
                 ("before", models.BigIntegerField(verbose_name="before")),
                 ("after", models.BigIntegerField(verbose_name="after")),
@@ -690,7 +686,7 @@ class Migration(migrations.Migration):
                 ("id", models.AutoField(primary_key=True, serialize=False)),
                 (
                     "name",
-                    django_counters.tables.counter.KeyField(
+                    django_counters.tables.core.KeyField(
                         max_length=255, unique=True, verbose_name="name"
                     ),
                 ),
@@ -730,7 +726,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
                 ),
                 (
                     "period",
@@ -742,7 +738,7 @@ class Migration(migrations.Migration):
                 ("start", models.DateTimeField(verbose_name="start")),
                 (
                     "tags",
-                    django_counters.tables.counter.KeyField(
+                    django_counters.tables.core.KeyField(
                         blank=True, default="", max_length=200, verbose_name="tags"
                     ),
                 ),
@@ -787,11 +783,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "name",
-                    django_counters.tables.counter.KeyField(max_length=60, verbose_name="name"),
+                    django_counters.tables.core.KeyField(max_length=60, verbose_name="name"),
                 ),
                 (
                     "value",
-                    django_counters.tables.counter.KeyField(max_length=60, verbose_name="value"),
+                    django_counters.tables.core.KeyField(max_length=60, verbose_name="value"),
                 ),
                 (
                     "measure",
@@ -825,11 +821,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "source",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="source"),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="source"),
                 ),
                 (
                     "part",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="part"),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="part"),
                 ),
                 (
                     "position",
@@ -866,7 +862,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.counter.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
                 ),
                 (
                     "period",
@@ -878,7 +874,7 @@ class Migration(migrations.Migration):
                 ("start", models.DateTimeField(verbose_name="start")),
                 (
                     "tags",
-                    django_counters.tables.counter.KeyField(
+                    django_counters.tables.core.KeyField(
                         blank=True, default="", max_length=200, verbose_name="tags"
                     ),
                 ),

@@ -14,8 +14,7 @@ from django_counters.read.values import reading_alias
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
-from django_counters.tables.delta import DeltaColumns
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables.core import COUNTERS, DeltaColumns
 from django_counters.types import check_key
 
 if TYPE_CHECKING:

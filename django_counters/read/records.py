@@ -9,7 +9,7 @@ from django.db import models
 
 from django_counters.registry import registry
 from django_counters.strategies.declaring import MAX_AGE
-from django_counters.tables.standing import SLOTS
+from django_counters.tables.core import SLOTS
 from django_counters.types import Reading
 from django_counters.write.records import checked, key_of, place_of
 

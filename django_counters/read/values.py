@@ -19,7 +19,7 @@ from django_counters.features import Reader
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Intake, Outside, PendingAmounts
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables.core import COUNTERS
 from django_counters.types import Reading, check_key
 from django_counters.write.collector import collector_of
 from django_counters.write.pipeline import outside

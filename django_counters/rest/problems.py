@@ -16,8 +16,7 @@ from django.http import Http404
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
-from django_counters import clock
-from django_counters import exceptions as errors
+from django_counters import clock, errors
 from django_counters.features import rest_modules
 
 CONTENT_TYPE = "application/problem+json"

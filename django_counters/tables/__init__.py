@@ -9,15 +9,19 @@ from django.core.exceptions import ImproperlyConfigured
 if apps.apps_ready and not apps.is_installed("django_counters"):
     raise ImproperlyConfigured('Counters need "django_counters" in INSTALLED_APPS. Add it.')
 
-from django_counters.tables.batch import CounterBatch, CounterSource
 from django_counters.tables.cell import CounterCell
-from django_counters.tables.horizon import CounterHorizon
-from django_counters.tables.incident import CounterIncident
+from django_counters.tables.core import (
+    CounterArchive,
+    CounterBatch,
+    CounterHorizon,
+    CounterIncident,
+    CounterPartition,
+    CounterPosition,
+    CounterSource,
+    CounterToken,
+)
 from django_counters.tables.measure import CounterMeasure, CounterTag
 from django_counters.tables.occurrence import CounterOccurrence
-from django_counters.tables.partition import CounterArchive, CounterPartition
-from django_counters.tables.position import CounterPosition
-from django_counters.tables.token import CounterToken
 from django_counters.tables.total import TotalField
 
 __all__ = [

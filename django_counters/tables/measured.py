@@ -13,7 +13,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.measure import Kind, Measure
-from django_counters.tables.counter import KeyField
+from django_counters.tables.core import KeyField
 from django_counters.tables.measure import CounterMeasure
 
 CELL_KEY_LENGTH = 255

@@ -1,10 +1,13 @@
-"""The column that holds a total: written by increments, never by ``save()``."""
+"""The column that holds a total, written by increments and never by ``save()``."""
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Collection
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 from django.db import models
@@ -12,10 +15,80 @@ from django.db.models import Case, Value
 from django.db.models.expressions import Col
 from django.db.models.functions import Cast
 from django.db.models.query_utils import DeferredAttribute
+from django.db.models.signals import post_save
 
+from django_counters.errors import AssignmentIgnored
 from django_counters.measure import Measure
-from django_counters.tables import assigned
 from django_counters.values import Counted, Result, Unknown
+
+_ASSIGNED = "counters_assigned"
+_PASSED_OVER = "counters_passed_over"
+# The warnings told of the lines of each file: as Python's own, which would be kept on its modules.
+_warned: dict[str, dict[Any, Any]] = {}
+
+
+class Assigned(NamedTuple):
+    """Where a number was assigned."""
+
+    file: str
+    line: int
+
+
+def note_assigned(instance: models.Model, name: str) -> None:
+    """Keep the line that assigned a counter of a saved instance, to be told of when it is saved."""
+    frame = sys._getframe(3)
+    line = Assigned(frame.f_code.co_filename, frame.f_lineno)
+    _keep(instance, _ASSIGNED, {**_kept(instance, _ASSIGNED), name: line})
+    # Projects that assign nothing do not pay for a receiver of every save.
+    post_save.connect(_tell, dispatch_uid=__name__)
+
+
+def forget_assigned(instance: models.Model, name: str) -> None:
+    """Drop what was noted: the row has the number, or will get it."""
+    for kept in (_ASSIGNED, _PASSED_OVER):
+        left = {key: line for key, line in _kept(instance, kept).items() if key != name}
+        _keep(instance, kept, left)
+
+
+def save_assigned(instance: models.Model, name: str, *, inserts: bool) -> None:
+    """Note that an UPDATE leaves a counter as it is. It may find no row, and an INSERT follows."""
+    if _ASSIGNED not in vars(instance._state):
+        return
+    if inserts:
+        forget_assigned(instance, name)
+    elif line := _kept(instance, _ASSIGNED).get(name):
+        _keep(instance, _PASSED_OVER, {**_kept(instance, _PASSED_OVER), name: line})
+
+
+def _tell(
+    sender: type[models.Model],
+    instance: models.Model,
+    update_fields: Collection[str] | None = None,
+    **_: Any,
+) -> None:
+    """Receives ``post_save``."""
+    passed_over = _kept(instance, _PASSED_OVER)
+    # Django itself may have assigned what the row has: that is known by now, too.
+    for name in _kept(instance, _ASSIGNED):
+        if update_fields is None or name in update_fields:
+            forget_assigned(instance, name)
+    for name, (file, line) in passed_over.items():
+        told = f"{sender._meta.label}.{name} was assigned, and save() does not write it."
+        remedy = "Count with increment(), correct it with adjust(), or set it with update()."
+        known = _warned.setdefault(file, {})
+        warnings.warn_explicit(f"{told} {remedy}", AssignmentIgnored, file, line, registry=known)
+
+
+def _kept(instance: models.Model, what: str) -> dict[str, Assigned]:
+    kept: dict[str, Assigned] = vars(instance._state).get(what, {})
+    return kept
+
+
+def _keep(instance: models.Model, what: str, lines: dict[str, Assigned]) -> None:
+    # Never changed where it is: a copy of an instance has the same one.
+    if lines or what in vars(instance._state):
+        vars(instance._state)[what] = lines
+
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -90,14 +163,14 @@ class TotalAttribute(DeferredAttribute):
         present = instance.__dict__.get(name)
         if hasattr(value, "resolve_expression"):
             # It will be written.
-            assigned.forget(instance, name)
+            forget_assigned(instance, name)
         elif isinstance(value, Loaded | Result):
             # full_clean() assigns the same again, refresh_from_db() what another instance has,
             # and some code what a change returned.
             if getattr(value, "_instance", None) is not instance:
-                assigned.forget(instance, name)
+                forget_assigned(instance, name)
         elif value != present and not hasattr(present, "resolve_expression"):
-            assigned.note(instance, name)
+            note_assigned(instance, name)
 
     def __delete__(self, instance: models.Model) -> None:
         # As of any field of Django: the next access loads it.
@@ -164,7 +237,7 @@ class TotalField(PlainColumn, _BigIntegerField):
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         value = getattr(model_instance, self.attname)
-        assigned.save(model_instance, self.attname, inserts=add)
+        save_assigned(model_instance, self.attname, inserts=add)
         if add or (hasattr(value, "resolve_expression") and not isinstance(value, Loaded)):
             return int(value) if isinstance(value, Loaded) else value
         # A column set to itself: the row keeps its number at the time of the statement.

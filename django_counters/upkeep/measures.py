@@ -17,8 +17,8 @@ from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterCell, CounterMeasure
+from django_counters.tables.core import COUNTERS
 from django_counters.tables.measured import OfPeriod
-from django_counters.tables.standing import COUNTERS
 from django_counters.tables.total import TotalField
 from django_counters.upkeep.places import present_name
 

@@ -25,8 +25,7 @@ from django.db.migrations.operations.base import Operation
 from django_counters.registry import registry
 from django_counters.stores.sql.folding import Folded, SqlFolding
 from django_counters.stores.sql.tables import NAMED, slots
-from django_counters.tables.counter import CounterColumns
-from django_counters.tables.standing import COUNTERS, SLOTS
+from django_counters.tables.core import COUNTERS, SLOTS, CounterColumns
 from django_counters.tables.total import TotalField
 from django_counters.write.records import column_of, place_of
 

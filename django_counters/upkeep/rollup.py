@@ -15,7 +15,7 @@ from django_counters.signals import upkeep_done
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded
 from django_counters.stores.sql.tables import NAMED
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables.core import COUNTERS
 from django_counters.upkeep.places import Foldable, places, renamed
 
 PAGE = 500

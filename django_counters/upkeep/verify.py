@@ -14,7 +14,7 @@ from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables.core import COUNTERS
 from django_counters.upkeep.hooks import attempted
 
 

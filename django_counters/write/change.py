@@ -19,7 +19,7 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies import sharded
 from django_counters.strategies.base import Intake, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables.standing import COUNTERS
+from django_counters.tables.core import COUNTERS
 from django_counters.tokens import Token
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_key
 from django_counters.values import NewValues, result_of

@@ -19,7 +19,7 @@ from django_counters.stores.sql.totals import Column, SqlHeld, add_at_once
 from django_counters.strategies.base import AT_ONCE, Strategy
 from django_counters.strategies.periods import in_period
 from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
-from django_counters.tables.standing import SLOTS
+from django_counters.tables.core import SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta, Effect, Quota
 from django_counters.values import NewValues

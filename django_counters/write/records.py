@@ -16,9 +16,13 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import RecordKeys
 from django_counters.strategies import slotted
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables.counter import CounterColumns
-from django_counters.tables.slot import NAME_LENGTH, RECORD_ID_LENGTH
-from django_counters.tables.standing import COUNTERS, SLOTS
+from django_counters.tables.core import (
+    COUNTERS,
+    NAME_LENGTH,
+    RECORD_ID_LENGTH,
+    SLOTS,
+    CounterColumns,
+)
 from django_counters.tables.total import TotalField
 from django_counters.types import SUBJECT_LENGTH, UNBOUNDED, Bounds, why_no_key
 from django_counters.write.change import Ref, named

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import translation
 
-from django_counters import exceptions as errors
+from django_counters import errors
 from django_counters.admin import readonly
 from django_counters.models import Counter
 from django_counters.testing import override_counters

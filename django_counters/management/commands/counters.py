@@ -23,8 +23,7 @@ from django.db import (
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_counters import exceptions as errors
-from django_counters import jobs
+from django_counters import errors, jobs
 from django_counters.adjustments import command as adjustments
 from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany

@@ -10,9 +10,7 @@ from django.db import connections, models
 
 from django_counters.stores.sql.dialects import Pending, Table
 from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
-from django_counters.tables.counter import CounterColumns
-from django_counters.tables.shard import ShardColumns
-from django_counters.tables.slot import SlotColumns
+from django_counters.tables.core import CounterColumns, ShardColumns, SlotColumns
 from django_counters.types import INT8
 
 # Keys of records: as a text, and as a column holds them.

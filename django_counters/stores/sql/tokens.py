@@ -13,8 +13,7 @@ from django_counters.errors import RetryTransaction, TokenConflict, TokenExpired
 from django_counters.stores.sql.claims import Claims
 from django_counters.stores.sql.dialects.claims import TOKENS_USED
 from django_counters.stores.sql.session import Session
-from django_counters.tables.horizon import horizon_of
-from django_counters.tables.standing import ENTRIES
+from django_counters.tables.core import ENTRIES, horizon_of
 from django_counters.tokens import AHEAD, Token, moment_of
 
 
