@@ -65,7 +65,7 @@ def _fill(number: int) -> int:
     from django_counters.ledger.upkeep import maintain
     from django_counters.models import CounterDelta
     from django_counters.tokens import mint, moment_of
-    from django_counters.upkeep.rollup import rollup
+    from django_counters.upkeep import rollup
 
     store, day = SqlPartitions("default"), timedelta(days=1)
     keys = ["orders:hot"] * HOT + [f"orders:{number}" for number in range(OTHERS)]
@@ -90,7 +90,7 @@ def _calls() -> dict[str, Callable[[], object]]:
     from django_counters.metrics.doctor import examine
     from django_counters.models import Counter, CounterDelta
     from django_counters.tokens import mint
-    from django_counters.upkeep.verify import verify
+    from django_counters.upkeep import verify
 
     counters, entries, now = Counter.objects, CounterDelta.objects, clock.utc()
     token, end = mint(now), entries.end()

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from django_counters.fields import CounterValue as CounterValue
     from django_counters.fields import IntegerCounterField as IntegerCounterField
     from django_counters.querysets import CounterQuerySet as CounterQuerySet
-    from django_counters.read.history import Explanation as Explanation
+    from django_counters.reading import Explanation as Explanation
     from django_counters.tokens import Token as Token
     from django_counters.tokens import token_of as token_of
     from django_counters.types import Reading as Reading

@@ -23,7 +23,7 @@ from django_counters.options import written_namespaces
 if TYPE_CHECKING:
     from django.db.migrations import Migration
 
-    from django_counters.strategies.declaring import Declaration
+    from django_counters.strategies.base import Declaration
 
 # How the engines of a vendor end.
 _ENGINES = {
@@ -165,8 +165,7 @@ def prepare_database(using: str, **_: object) -> None:
     from django_counters.models import Counter, CounterDelta, CounterMeasure
     from django_counters.registry import registry
     from django_counters.stores.sql.dialects import DIALECTS
-    from django_counters.upkeep.measures import make_measures
-    from django_counters.upkeep.rollup import fold_renamed
+    from django_counters.upkeep import fold_renamed, make_measures
 
     vendor = connections[using].vendor
     if vendor in DIALECTS and router.allow_migrate_model(using, Counter):

@@ -29,8 +29,7 @@ from django_counters.tables import CounterSource
 from django_counters.tables.core import databases
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
-from django_counters.upkeep.measures import declared_measures
-from django_counters.upkeep.places import caches, columns
+from django_counters.upkeep import caches, columns, declared_measures
 
 if TYPE_CHECKING:
     from django_counters.cached.sources import RedisSource

@@ -101,7 +101,7 @@ class Conditional(Protocol):
         """
 
     def condition(self, change: Any) -> Condition:
-        """Return the condition of a `write.change.Change`. Called for each change.
+        """Return the condition of a `write.changes.Change`. Called for each change.
 
         Raises:
             CounterError: the change can't be made, or lacks what names the row.

@@ -30,8 +30,7 @@ from django_counters.projections.occurrences import OCCURRENCES
 from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.strategies import exact
-from django_counters.strategies.base import Intake
-from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
+from django_counters.strategies.base import MAX_AGE, Declaration, Intake, Recipe
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 # The declaration of each strategy of this package. It is imported when a setting or a field names
@@ -39,8 +38,8 @@ from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 STRATEGIES: Mapping[str, str] = MappingProxyType(
     {
         "exact": "django_counters.strategies.exact.EXACT",
-        "sharded": "django_counters.strategies.sharded.DECLARED",
-        "slotted": "django_counters.strategies.slotted.DECLARED",
+        "sharded": "django_counters.strategies.spread.SHARDED",
+        "slotted": "django_counters.strategies.spread.SLOTTED",
         "ledger": "django_counters.ledger.strategy.DECLARED",
         "cached": "django_counters.cached.strategy.DECLARED",
     }

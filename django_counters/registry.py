@@ -20,8 +20,7 @@ from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.tables import records
 from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlCorrections
-from django_counters.strategies.base import Outside, Strategy
-from django_counters.strategies.declaring import Declaration, Recipe
+from django_counters.strategies.base import Declaration, Outside, Recipe, Strategy
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import named_callable, tenant
 

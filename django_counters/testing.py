@@ -14,7 +14,7 @@ from django_counters.features import features
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql import identity
-from django_counters.upkeep.places import caches
+from django_counters.upkeep import caches
 
 
 class override_counters(override_settings):  # noqa: N801

@@ -16,7 +16,7 @@ from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.likes.models import CounterActor
 from django_counters.contrib.uniques import Distinct
 from django_counters.models import CounterIncident
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from example_project.blog.countries import cells
 from example_project.blog.models import Post
 from example_project.blog.top import monday_of, weeks

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections
 
-from django_counters.upkeep.rollup import RollupReport, rollup
+from django_counters.upkeep import RollupReport, rollup
 
 PATIENCE = 120
 XMIN = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"

@@ -26,8 +26,7 @@ from django_counters.models import (
 )
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests import machines
 from tests.adjustments.adjustables import KINDS, NAMED, WHO, Adjustable
 from tests.chains import unguarded

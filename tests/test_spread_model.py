@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from django_counters.metrics.doctor import examine
 from django_counters.models import SlottedCounter
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests import machines
 from tests.testapp.models import Country, Gadget, Post, Song
 

@@ -13,7 +13,7 @@ from benchmarks.cases.flush import landed
 from benchmarks.inspection import execute, let_others_end
 from django_counters.cached.flush import flush
 from django_counters.models import Counter, CounterDelta
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 CALLS = 2000  # of a slice
 KEYS = 100  # counters of a way, and of a batch

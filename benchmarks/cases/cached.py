@@ -43,7 +43,7 @@ from django_counters.cached.sources import slots_of
 from django_counters.models import Counter
 from django_counters.projections.event import Event
 from django_counters.redis.commands import Word
-from django_counters.write.change import Change, named
+from django_counters.write.changes import Change, named
 from example_project.bootstrap.postgres import free_port
 
 SLICE = 200  # calls of one slice

@@ -38,7 +38,7 @@ from django_counters.models import (
     CounterHorizon,
     CounterPartition,
 )
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 COUNTERS = 1000
 ROLLED_UP = 1_000_000  # entries

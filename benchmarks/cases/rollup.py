@@ -18,7 +18,7 @@ from benchmarks.harness import (
 )
 from benchmarks.inspection import execute
 from django_counters.models import Counter, CounterShard
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 COUNTERS = 10_000
 SHARDS = 10  # of each counter

@@ -34,10 +34,16 @@ from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.cells import CellPart
 from django_counters.stores.sql.totals import SqlCorrections
-from django_counters.strategies.base import Outside, Strategy
-from django_counters.strategies.declaring import Capabilities
-from django_counters.strategies.periods import booked, in_period
-from django_counters.strategies.refusals import period_name, refusal, refuse_beyond_quotas
+from django_counters.strategies.base import (
+    Capabilities,
+    Outside,
+    Strategy,
+    booked,
+    in_period,
+    period_name,
+    refusal,
+    refuse_beyond_quotas,
+)
 from django_counters.tables.core import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
@@ -54,10 +60,8 @@ from django_counters.types import (
     deltas_of,
 )
 from django_counters.write import pipeline
-from django_counters.write.belongings import forget_added, forget_named
-from django_counters.write.change import Change, Ref, named
+from django_counters.write.changes import Call, Change, Ref, forget_added, forget_named, named, once
 from django_counters.write.collector import AsyncCollector, collector_of
-from django_counters.write.once import Call, once
 from django_counters.write.pipeline import owed
 
 LONGEST_REQUEST_ID = 128
@@ -368,7 +372,7 @@ def _correct_once(
 def forget(key: object, using: str | None) -> int:
     """Set a named counter to zero in one transaction; return its last value.
 
-    Deletes its rows in other tables; see `write.belongings`. Pending amounts and entries of the
+    Deletes its rows in other tables; see `write.changes`. Pending amounts and entries of the
     ledger stay there. The total and the periods are reduced by them, so that the sums are zero
     after a rollup and a flush.
     """

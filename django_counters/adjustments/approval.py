@@ -24,8 +24,7 @@ from django_counters.adjustments.sql import SqlAudit
 from django_counters.errors import InvalidAdjustment, RequestDecided
 from django_counters.registry import registry
 from django_counters.tokens import Token, check_token
-from django_counters.write.change import Ref
-from django_counters.write.once import Call, once
+from django_counters.write.changes import Call, Ref, once
 from django_counters.write.records import ref_of
 
 _State = AdjustmentRequest.State

@@ -20,7 +20,7 @@ from django_counters.adjustments.adjustment import (
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.errors import CounterError, InvalidAdjustment, RecordMissing
 from django_counters.registry import registry
-from django_counters.write.change import Ref
+from django_counters.write.changes import Ref
 
 Asked = tuple[Ref, Order]
 

@@ -22,7 +22,7 @@ from django_counters.adjustments.models import CASE_LENGTH
 from django_counters.errors import CounterError
 from django_counters.features import Done
 from django_counters.types import check_delta, check_integer
-from django_counters.write.change import Ref
+from django_counters.write.changes import Ref
 from django_counters.write.records import is_whole, ref_of
 
 _MOST_SHOWN = 20

@@ -37,9 +37,7 @@ from django_counters.conf import DEFAULT, Policy
 from django_counters.errors import CounterError
 from django_counters.features import OnPage, features
 from django_counters.models import Counter, CounterAdjustment, CounterShard
-from django_counters.read.history import Explanation, explain
-from django_counters.read.readings import readings_of
-from django_counters.read.values import reading_alias
+from django_counters.reading import Explanation, explain, reading_alias, readings_of
 from django_counters.registry import registry
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.types import Reading, key_range, namespace_of

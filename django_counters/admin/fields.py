@@ -19,7 +19,7 @@ from django_counters.errors import CounterError, CounterUnavailable
 from django_counters.features import OnPage
 from django_counters.fields import CounterField, counter_fields
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.write.change import Ref
+from django_counters.write.changes import Ref
 from django_counters.write.records import of_record
 
 # Columns and filters of lists.

@@ -39,7 +39,7 @@ from django_counters import errors
 from django_counters.errors import CounterError
 from django_counters.models import Counter, SlottedCounter
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.write.change import Ref
+from django_counters.write.changes import Ref
 from django_counters.write.records import is_whole, ref_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.identity import part_of
 from django_counters.tables.core import COUNTERS
-from django_counters.upkeep.places import caches
+from django_counters.upkeep import caches
 
 if TYPE_CHECKING:
     from django_counters.cached.pending import RedisPending

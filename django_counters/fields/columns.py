@@ -27,17 +27,17 @@ from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, no
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN, Event
 from django_counters.projections.quotas import value_ceiling
-from django_counters.read.values import check_age
+from django_counters.reading import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import slots
-from django_counters.strategies import slotted
-from django_counters.strategies.declaring import MAX_AGE, Recipe
+from django_counters.strategies.base import MAX_AGE, Recipe
+from django_counters.strategies.spread import SLOTTED, SLOTTED_ELSEWHERE
 from django_counters.tables.total import AssignedNumber, Loaded, TotalAttribute, TotalField
 from django_counters.tokens import optional_token
 from django_counters.types import INT8, Bounds, Reading
 from django_counters.values import Result
-from django_counters.write.change import Change, Ref
+from django_counters.write.changes import Change, Ref
 from django_counters.write.pipeline import change
 from django_counters.write.records import CounterColumn, can_be_slotted, check_record_id, native_of
 
@@ -250,7 +250,7 @@ class BaseCounterField(TotalField):
 
     def place(self) -> CounterColumn:
         """Where the totals stand, for those who count in slots."""
-        slots = slotted.DECLARED if self.recipe.can.slots else slotted.ELSEWHERE
+        slots = SLOTTED if self.recipe.can.slots else SLOTTED_ELSEWHERE
         recipe = slots.recipe(self.options, of_field=True)
         return CounterColumn(self.table, recipe, self.bounds, self.measure)
 

@@ -13,14 +13,14 @@ from django.db.models.sql import InsertQuery
 from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.projections.event import BoundOptions, Tags, Who, event_of
-from django_counters.read.values import ReadOptions
+from django_counters.reading import ReadOptions
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
 from django_counters.twins import alters_data, twin
 from django_counters.types import Reading, bounds_of_call, check_integer
 from django_counters.values import NoNumber, Result
 from django_counters.write import pipeline
-from django_counters.write.change import Ref
+from django_counters.write.changes import Ref
 from django_counters.write.records import of_record
 
 

@@ -20,7 +20,7 @@ from django_counters.tables.core import COUNTERS
 from django_counters.tokens import check_token, optional_token
 from django_counters.types import UNBOUNDED, Delta, check_delta, check_key
 from django_counters.values import Appended, AppendedMany
-from django_counters.write.change import Change, named
+from django_counters.write.changes import Change, named
 from django_counters.write.pipeline import change
 
 _LEDGER = DECLARED.recipe()

@@ -14,9 +14,9 @@ from typing import Any
 
 from django_counters.features import Done
 from django_counters.ledger.upkeep import maintain
-from django_counters.upkeep.prune import prune_all
-from django_counters.upkeep.rollup import rollup as fold
-from django_counters.upkeep.verify import verify as compare
+from django_counters.upkeep import prune_all
+from django_counters.upkeep import rollup as fold
+from django_counters.upkeep import verify as compare
 
 # The functions of the jobs.
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from django_counters import reading
 from django_counters.adjustments import STEP, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.managers.rows import Row, RowsManager
@@ -22,16 +23,14 @@ from django_counters.projections.event import (
     Who,
     event_of,
 )
-from django_counters.read import history, values
-from django_counters.read.history import Explanation
-from django_counters.read.values import ReadOptions
+from django_counters.reading import Explanation, ReadOptions
 from django_counters.registry import registry
 from django_counters.tokens import Token, check_token, optional_token
 from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer, check_key
 from django_counters.values import CountedMany, Result
 from django_counters.write import pipeline
-from django_counters.write.change import Change, named
+from django_counters.write.changes import Change, named
 from django_counters.write.collector import is_native, within_synchronous_code
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ class CounterManager(RowsManager[Row]):
             CounterUnavailable: the database, or the Redis of a cached counter, cannot be asked.
         """
         options["using"] = options.get("using") or self._db
-        return values.value_of(key, **options)
+        return reading.value_of(key, **options)
 
     def values_of(
         self,
@@ -214,7 +213,7 @@ class CounterManager(RowsManager[Row]):
         where the totals there are at most ``max_age`` seconds old (what the namespace declares, 5),
         and without Redis from what has landed in the database. Others are read exactly.
         """
-        return values.values_of(keys, using or self._db, consistency, max_age)
+        return reading.values_of(keys, using or self._db, consistency, max_age)
 
     def collect(self, *, using: str | None = None) -> AbstractContextManager[None]:
         """A block whose increments are merged by key and applied in one statement at its end.
@@ -257,7 +256,7 @@ class CounterManager(RowsManager[Row]):
             UnsupportedConsistency: the counter's strategy does not offer ``consistency``.
             CounterUnavailable: an exact value cannot be told.
         """
-        return values.read(key, using or self._db, consistency, max_age)
+        return reading.read(key, using or self._db, consistency, max_age)
 
     async def aincrement(
         self,
@@ -338,7 +337,7 @@ class CounterManager(RowsManager[Row]):
         """`value` for async code."""
         options["using"] = using = options.get("using") or self._db
         if is_native([key], using, writes=False):
-            return (await values.avalues_of([key], **options))[key]
+            return (await reading.avalues_of([key], **options))[key]
         return await sync_to_async(self.value)(key, **options)
 
     async def avalues_of(
@@ -348,14 +347,14 @@ class CounterManager(RowsManager[Row]):
         options["using"] = using = options.get("using") or self._db
         names = keys if isinstance(keys, str) else list(keys)
         if is_native(names, using, writes=False):
-            return await values.avalues_of(names, **options)
+            return await reading.avalues_of(names, **options)
         return await sync_to_async(self.values_of)(names, **options)
 
     async def aread(self, key: str, **options: Unpack[ReadOptions]) -> Reading:
         """`read` for async code."""
         options["using"] = using = options.get("using") or self._db
         if is_native([key], using, writes=False):
-            return await values.aread(key, **options)
+            return await reading.aread(key, **options)
         return await sync_to_async(self.read)(key, **options)
 
     # The ledger.
@@ -370,7 +369,7 @@ class CounterManager(RowsManager[Row]):
             UnsupportedHistory: the namespace is no ledger, and the counter has no entry.
             HistoryNotKept: entries since then are dropped.
         """
-        return history.value_at(key, moment, using or self._db)
+        return reading.value_at(key, moment, using or self._db)
 
     def explain(  # type: ignore[override]
         self, key: str, *, last: int = 10, using: str | None = None
@@ -379,7 +378,7 @@ class CounterManager(RowsManager[Row]):
 
         Django's own ``explain()``, of a query, is that of a queryset: ``objects.all().explain()``.
         """
-        return history.explain(key, last, using or self._db)
+        return reading.explain(key, last, using or self._db)
 
     avalue_at = twin(value_at)
 

@@ -9,13 +9,13 @@ from uuid import UUID
 from django.db import models
 
 from django_counters.projections.event import ShardOptions, Tags, Who, event_of
-from django_counters.read.values import value_of
+from django_counters.reading import value_of
 from django_counters.tables.core import ShardColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.twins import twin
 from django_counters.types import check_integer
 from django_counters.values import Result
-from django_counters.write.change import Change, in_shards
+from django_counters.write.changes import Change, in_shards
 from django_counters.write.pipeline import change
 
 _Row = TypeVar("_Row", bound=ShardColumns)

@@ -12,14 +12,14 @@ from django.db import models
 from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.projections.event import OnceOptions, Tags, Who, event_of
-from django_counters.read.records import read, values_of
+from django_counters.reading import read_record, record_values_of
 from django_counters.tables.core import SlotColumns
 from django_counters.tokens import Token, optional_token
 from django_counters.twins import twin
 from django_counters.types import Reading, check_integer
 from django_counters.values import Result
 from django_counters.write import records as slotted
-from django_counters.write.change import Change
+from django_counters.write.changes import Change
 from django_counters.write.pipeline import change
 from django_counters.write.records import of_record
 
@@ -73,7 +73,7 @@ class SlotManager(models.Manager[_Row]):
         self, records: Iterable[models.Model], name: str, *, using: str | None = None
     ) -> dict[Any, int]:
         """The exact values of one counter of many records by primary key, in one query a model."""
-        return values_of(records, name, using or self._db)
+        return record_values_of(records, name, using or self._db)
 
     def read(
         self,
@@ -84,7 +84,7 @@ class SlotManager(models.Manager[_Row]):
         using: str | None = None,
     ) -> Reading:
         """The value of a counter of a record, and its parts."""
-        return read(record, name, consistency, using or self._db)
+        return read_record(record, name, consistency, using or self._db)
 
     def adjust(
         self, record: models.Model, name: str, **options: Unpack[AdjustOptions]

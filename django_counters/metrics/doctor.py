@@ -29,7 +29,7 @@ from django_counters.metrics.facts import (
 from django_counters.registry import ledgers
 from django_counters.tables import CounterIncident
 from django_counters.tables.core import COUNTERS
-from django_counters.upkeep.places import Stranger
+from django_counters.upkeep import Stranger
 
 if TYPE_CHECKING:
     from django_counters.cached.sources import RedisSource

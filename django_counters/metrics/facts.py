@@ -23,7 +23,7 @@ from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustm
 from django_counters.errors import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.features import Feature, Finding, GaugeValue
 from django_counters.ledger.upkeep import State, state
-from django_counters.read.values import values_of
+from django_counters.reading import values_of
 from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
@@ -31,8 +31,7 @@ from django_counters.stores.sql.identity import identity_of
 from django_counters.tables import CounterBatch, CounterIncident
 from django_counters.tables.core import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of
-from django_counters.upkeep.hooks import attempted, contained
-from django_counters.upkeep.places import Stranger, caches, places, strangers
+from django_counters.upkeep import Stranger, attempted, caches, contained, places, strangers
 
 if TYPE_CHECKING:
     from django_counters.cached.pending import RedisPending

@@ -22,7 +22,7 @@ from django_counters.features import absent_app
 from django_counters.models import Counter
 from django_counters.projections.event import Event, event_of
 from django_counters.querysets import CounterQuerySet
-from django_counters.read.readings import readings_of
+from django_counters.reading import readings_of
 from django_counters.registry import registry
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, answer_once, iso, reading_body
@@ -45,8 +45,7 @@ from django_counters.rest.permissions import MayDecrement, MayIncrement, MayList
 from django_counters.rest.problems import ApiError
 from django_counters.rest.targets import NamedTarget, OfRecord, Target, named, told
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Outside
-from django_counters.strategies.declaring import MAX_AGE
+from django_counters.strategies.base import MAX_AGE, Outside
 from django_counters.types import Reading, key_range, namespace_of, why_no_key
 from django_counters.values import Result
 from django_counters.write import pipeline

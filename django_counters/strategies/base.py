@@ -1,17 +1,159 @@
-"""The capabilities of a strategy, and the way in which those that keep all in one database read."""
+"""What strategies share: the class they derive from, their declarations, periods, and refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from zoneinfo import ZoneInfo
 
 from django_counters import clock
+from django_counters.calendar import PERIODS, period_of
 from django_counters.conditions import Condition, ConditionResult
-from django_counters.errors import RecordMissing, UnsupportedConsistency
-from django_counters.stores.base import PendingField, PendingParts, ReadsStore
-from django_counters.types import Batch, Delta, Peak, Raised, Reading
+from django_counters.errors import (
+    CeilingExceeded,
+    CounterError,
+    InsufficientCount,
+    QuotaExceeded,
+    RecordMissing,
+    Shortfall,
+    UnsupportedConsistency,
+)
+from django_counters.measure import SUM
+from django_counters.options import Option
+from django_counters.stores.base import PendingField, PendingParts, QuotasStore, ReadsStore
+from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.measures import SqlMeasures
+from django_counters.types import Batch, Delta, Effect, Peak, Quota, Raised, Reading
 from django_counters.values import NewValues, Unknown
+
+
+def refusal(refused: Sequence[tuple[Delta, int]], label: Callable[[Hashable], str]) -> CounterError:
+    """The error for deltas that their bounds do not admit; a floor speaks before a ceiling.
+
+    Args:
+        refused: each with the value that it met.
+        label: what people call the counter of a key.
+    """
+    short = tuple(
+        Shortfall(
+            label(delta.key), -delta.by, max(0, value - delta.bounds.floor), delta.bounds.floor
+        )
+        for delta, value in refused
+        if delta.by < 0 and delta.bounds.floor is not None
+    )
+    if short:
+        key, requested, available, bound = short[0]
+        return InsufficientCount(
+            key=key, requested=requested, available=available, floor=bound, shortfalls=short
+        )
+    full = tuple(
+        Shortfall(
+            label(delta.key), delta.by, max(0, delta.bounds.ceiling - value), delta.bounds.ceiling
+        )
+        for delta, value in refused
+        if delta.bounds.ceiling is not None
+    )
+    key, requested, available, bound = full[0]
+    return CeilingExceeded(
+        key=key, requested=requested, available=available, ceiling=bound, shortfalls=full
+    )
+
+
+def refuse_beyond_quotas(deltas: Iterable[Delta], store: QuotasStore, *, counted: bool) -> None:
+    """Refuse increases for which a period has not enough room. The caller holds their totals.
+
+    ``counted``: whether the store has made them already.
+
+    Raises:
+        QuotaExceeded: for the first counter without enough room.
+    """
+    asked = [(delta, quota) for delta in deltas if delta.by > 0 for quota in delta.quotas]
+    if not asked:
+        return
+    sums = store.used([(delta.key, quota.cell) for delta, quota in asked])
+    ahead = [0 if counted else delta.by for delta, _ in asked]
+    refused = quota_refusal(asked, [a + b for a, b in zip(sums, ahead, strict=True)], store.label)
+    if refused is not None:
+        raise refused
+
+
+def quota_refusal(
+    asked: Sequence[tuple[Delta, Quota]], sums: Sequence[int], label: Callable[[Hashable], str]
+) -> QuotaExceeded | None:
+    """The error for increases beyond their quotas; None if there is room for all of them.
+
+    ``sums``: the sum of the period of each quota with the increase.
+    """
+    beyond: dict[Hashable, tuple[Delta, Quota, int]] = {}
+    for (delta, quota), total in zip(asked, sums, strict=True):
+        # Longer periods come last: of several the one stays that lets the counter go on last.
+        if total > quota.most:
+            beyond[delta.key] = delta, quota, max(0, quota.most - total + delta.by)
+    if not beyond:
+        return None
+    refused = list(beyond.values())
+    full = tuple(
+        Shortfall(label(delta.key), delta.by, left, quota.most) for delta, quota, left in refused
+    )
+    key, requested, available, ceiling = full[0]
+    quota = refused[0][1]
+    return QuotaExceeded(
+        key=key,
+        requested=requested,
+        available=available,
+        ceiling=ceiling,
+        period=period_name(quota),
+        resets_at=end_of(quota),
+        shortfalls=full,
+    )
+
+
+def period_name(quota: Quota) -> str:
+    """The word for the period of a quota."""
+    return PERIODS[quota.cell.period - 1]
+
+
+def end_of(quota: Quota) -> datetime:
+    """When the period of a quota ends, in UTC."""
+    return period_of(period_name(quota), quota.cell.start, ZoneInfo(quota.zone))[1]
+
+
+def booked(by: int, used: int) -> int:
+    """The part of a change that a period takes which has counted ``used``."""
+    return max(by, -max(0, used))
+
+
+def in_period(deltas: Sequence[Delta], store: QuotasStore) -> list[Delta]:
+    """Changes that were made to totals, with what they do to their periods.
+
+    The part that a period does not have was counted before it, and earlier periods stay as they
+    are. The caller holds the totals.
+    """
+    asked = [
+        (delta.key, cell)
+        for delta in deltas
+        for cell, by in delta.effects
+        if by < 0 and cell.kind is SUM
+    ]
+    if not asked:
+        return list(deltas)
+    sums = store.used(asked)
+    used = {(key, cell.period): n for (key, cell), n in zip(asked, sums, strict=True)}
+
+    def taken(delta: Delta, effect: Effect) -> Effect:
+        # Rows of other kinds count changes and actors, not amounts.
+        if effect.by > 0 or effect.cell.kind.each:
+            return effect
+        return effect._replace(by=booked(effect.by, used[delta.key, effect.cell.period]))
+
+    return [
+        delta._replace(effects=tuple(one for e in delta.effects if (one := taken(delta, e)).by))
+        for delta in deltas
+    ]
+
 
 # How many counters one round trip to Redis adds to, if they aren't needed of one moment: 1,000 took
 # 59 ms, and a round trip should take 50 at most.
@@ -182,7 +324,7 @@ class PendingAmounts(Protocol):
 class Intake(Protocol):
     """Takes the changes of the counters of a namespace before they are counted.
 
-    A ``change`` is a `write.change.Change`. Its result is the `Unknown` of an intake that takes it.
+    Its ``change`` is a `Change`, its result is the `Unknown` of an intake that takes it.
     An intake is hashable. A change of a namespace without an intake tests one attribute more.
     """
 
@@ -216,3 +358,118 @@ class Intake(Protocol):
 
         Called before each read of their values.
         """
+
+
+_V = TypeVar("_V")
+# How old a total may be where a cached read does not say it, in seconds.
+MAX_AGE = 5.0
+
+
+class Capabilities(NamedTuple):
+    """The capabilities of a strategy. Ask for them, not for its name.
+
+    Attributes:
+        in_place: a change is part of the total at once; nothing is pending.
+        floors, ceilings: it keeps one. If increments are pending, it is the declared one.
+        joins: a change is part of the caller's transaction.
+        outside: pending increments are in Redis, so a value isn't in the database alone.
+        cached: it offers values that may be old (``consistency="cached"``).
+        shards, slots: pending increments are in rows of this kind.
+        entries: each change is kept, with its time.
+        one_row: another row for each counter and period slows it down no more than its total.
+        conditions: it is a `CountsOnConditions`.
+        raises: it is a `Raises`.
+    """
+
+    in_place: bool = False
+    floors: bool = False
+    ceilings: bool = False
+    joins: bool = True
+    outside: bool = False
+    cached: bool = False
+    shards: bool = False
+    slots: bool = False
+    entries: bool = False
+    one_row: bool = False
+    conditions: bool = False
+    raises: bool = False
+
+
+class Shared(Protocol):
+    """The parts that the strategies of a process share. The registry keeps it."""
+
+    def strategy(self, recipe: Recipe, table: Table, using: str) -> Strategy:
+        """Another strategy, over the same table."""
+
+    def kept(self, make: Callable[[str], _V], using: str) -> _V:
+        """Return the one object that a class or a function makes for a database."""
+
+    def measures(self, using: str) -> SqlMeasures:
+        """The measures that a database has."""
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """All that the settings, the fields, the checks and the reference know of a strategy.
+
+    Attributes:
+        made: its class. It has the name of the strategy, and its docstring describes it.
+        can: its capabilities.
+        build: makes one from a table, a database, the shared parts, and its options as arguments.
+        namespaces: its options in ``COUNTERS``; None: named counters can't use it.
+        fields: its options as arguments of a field; None: fields can't use it.
+        guesses: half sentences that lead to this strategy from words that aren't strategies.
+    """
+
+    made: type[Strategy]
+    can: Capabilities
+    build: Callable[..., Strategy]
+    namespaces: tuple[Option, ...] | None = None
+    fields: tuple[Option, ...] | None = None
+    guesses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What people write."""
+        return self.made.name
+
+    def recipe(self, given: Mapping[str, Any] | None = None, *, of_field: bool = False) -> Recipe:
+        """Its recipe with what is given, and else with the defaults."""
+        options = (self.fields if of_field else self.namespaces) or ()
+        values = {**{one.key: one.default for one in options}, **(given or {})}
+        return Recipe(self, tuple((one.key, values[one.key]) for one in options if one.builds))
+
+
+class Recipe(NamedTuple):
+    """The parts of a strategy: counters with the same recipe are changed in one statement."""
+
+    declaration: Declaration
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return self.declaration.name
+
+    @property
+    def can(self) -> Capabilities:
+        """What counters of this recipe can do."""
+        return self.declaration.can
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """Its place in an order that all processes share."""
+        return self.strategy, repr(self.options)
+
+    @property
+    def cache(self) -> str:
+        """The Redis that has what is pending; empty where the database has it."""
+        return str(dict(self.options)["cache"]) if self.can.outside else ""
+
+    def but(self, **options: object) -> Recipe:
+        """The same with other options."""
+        return self._replace(options=tuple({**dict(self.options), **options}.items()))
+
+    def build(self, table: Table, using: str, shared: Shared) -> Strategy:
+        """The strategy of this recipe, over a table of a database."""
+        return self.declaration.build(table, using, shared, **dict(self.options))

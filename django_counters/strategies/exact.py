@@ -11,10 +11,18 @@ from django_counters.errors import Contention, CounterError, CounterOverflow, Re
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies.base import Heard, Strategy, Summed
-from django_counters.strategies.declaring import Capabilities, Declaration, Shared
-from django_counters.strategies.periods import in_period
-from django_counters.strategies.refusals import quota_refusal, refusal, refuse_beyond_quotas
+from django_counters.strategies.base import (
+    Capabilities,
+    Declaration,
+    Heard,
+    Shared,
+    Strategy,
+    Summed,
+    in_period,
+    quota_refusal,
+    refusal,
+    refuse_beyond_quotas,
+)
 from django_counters.types import INT8, Amounts, Batch, Delta, Peak, Raised
 
 

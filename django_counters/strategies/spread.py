@@ -1,9 +1,10 @@
-"""The common part of the sharded and the slotted strategy: increments wait in several rows."""
+"""Counters that are spread over a few rows: shards of named ones, slots of records."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -18,8 +19,14 @@ from django_counters.options import Option, is_integer
 from django_counters.stores.base import RightsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.rights import SqlRights
-from django_counters.strategies.base import Summed
-from django_counters.strategies.refusals import refusal
+from django_counters.strategies.base import (
+    Capabilities,
+    Declaration,
+    Shared,
+    Strategy,
+    Summed,
+    refusal,
+)
 from django_counters.types import Batch, Delta
 
 AUTO = "auto"
@@ -133,3 +140,45 @@ class Spread(Summed):
             return RecordMissing(key=self._pending.label(delta.key))
         low, high = self._pending.capacity
         return CounterOverflow(key=self._pending.label(delta.key), low=low, high=high)
+
+
+class Sharded(Spread):
+    """For hot named counters that have to join a transaction."""
+
+    name: ClassVar[str] = "sharded"
+
+
+def _build_sharded(table: Table, using: str, _: Shared, *, shards: int | str) -> Strategy:
+    return Sharded(*spread_over(table, using, shards))
+
+
+SHARDED = Declaration(
+    Sharded,
+    Capabilities(floors=True, shards=True, conditions=True),
+    _build_sharded,
+    namespaces=(rows("shards", "a counter"),),
+    guesses={"sharded": "Shards belong to named counters; a field is 'slotted'."},
+)
+# For counters whose namespace declares another strategy: that one takes from the total.
+SHARDED_ELSEWHERE = replace(SHARDED, can=SHARDED.can._replace(floors=False))
+
+
+class Slotted(Spread):
+    """For hot counters of a record that have to join a transaction."""
+
+    name: ClassVar[str] = "slotted"
+
+
+def _build_slotted(table: Table, using: str, _: Shared, *, slots: int | str) -> Strategy:
+    return Slotted(*spread_over(table, using, slots))
+
+
+SLOTTED = Declaration(
+    Slotted,
+    Capabilities(floors=True, slots=True, conditions=True),
+    _build_slotted,
+    fields=(rows("slots", "a record")._replace(code="E017"),),
+    guesses={"slotted": "Slots belong to records; a named counter is 'sharded'."},
+)
+# For counters whose field declares another strategy: that one takes from the total.
+SLOTTED_ELSEWHERE = replace(SLOTTED, can=SLOTTED.can._replace(floors=False))

@@ -16,14 +16,18 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.totals import Column, SqlHeld, add_at_once
-from django_counters.strategies.base import AT_ONCE, Strategy
-from django_counters.strategies.periods import in_period
-from django_counters.strategies.refusals import refusal, refuse_beyond_quotas
+from django_counters.strategies.base import (
+    AT_ONCE,
+    Strategy,
+    in_period,
+    refusal,
+    refuse_beyond_quotas,
+)
 from django_counters.tables.core import SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta, Effect, Quota
 from django_counters.values import NewValues
-from django_counters.write.change import applied, refuse_without_condition, tell
+from django_counters.write.changes import applied, refuse_without_condition, tell
 from django_counters.write.pipeline import all_or_nothing
 from django_counters.write.records import CounterColumn, check_record_id
 

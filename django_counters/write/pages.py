@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Strategy
-from django_counters.strategies.declaring import Recipe
+from django_counters.strategies.base import Recipe, Strategy
 from django_counters.types import Batch, Cell, Delta, Effect, deltas_of, sums_of
-from django_counters.write.change import applied
+from django_counters.write.changes import applied
 
 #: The source of the positions of histories of pages, and of their incidents.
 SOURCE = "buffer"

@@ -26,8 +26,7 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Claimed, Outside, Raises, Strategy
-from django_counters.strategies.declaring import Recipe
+from django_counters.strategies.base import Claimed, Outside, Raises, Recipe, Strategy
 from django_counters.tables.core import COUNTERS
 from django_counters.tokens import Token, check_token
 from django_counters.types import (
@@ -45,14 +44,17 @@ from django_counters.types import (
     sums_of,
 )
 from django_counters.values import Counted, CountedMany, NewValues, Result, Unknown, result_of
-from django_counters.write.change import (
+from django_counters.write.changes import (
+    Call,
     Change,
     Ref,
     aapplied,
     applied,
+    change_on,
     check_event,
     is_spread,
     named,
+    once,
     tell,
 )
 from django_counters.write.collector import (
@@ -62,8 +64,6 @@ from django_counters.write.collector import (
     collecting,
     collector_of,
 )
-from django_counters.write.conditions import change_on
-from django_counters.write.once import Call, once
 
 
 def change(asked: Change) -> Result:

@@ -14,8 +14,8 @@ from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import RecordKeys
-from django_counters.strategies import slotted
-from django_counters.strategies.declaring import Recipe
+from django_counters.strategies.base import Recipe
+from django_counters.strategies.spread import SLOTTED
 from django_counters.tables.core import (
     COUNTERS,
     NAME_LENGTH,
@@ -25,9 +25,9 @@ from django_counters.tables.core import (
 )
 from django_counters.tables.total import TotalField
 from django_counters.types import SUBJECT_LENGTH, UNBOUNDED, Bounds, why_no_key
-from django_counters.write.change import Ref, named
+from django_counters.write.changes import Ref, named
 
-_SLOTTED = slotted.DECLARED.recipe(of_field=True)
+_SLOTTED = SLOTTED.recipe(of_field=True)
 
 
 class CounterColumn(NamedTuple):

@@ -8,7 +8,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import F
 
 from django_counters.models import Counter
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from example_project.demonstrations.actors import PATIENCE, Work, actors, alone
 from example_project.demonstrations.outcome import Demonstration, Outcome
 from example_project.demonstrations.tables import Change, Page

@@ -21,8 +21,7 @@ from django_counters.models import (
     SlottedCounter,
 )
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests.settling import roll_up
 from tests.testapp.models import (
     Abstract,

@@ -31,7 +31,7 @@ from django_counters.signals import counter_adjusted
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.adjustments.adjustables import (
     COMMITS,
     KINDS,

@@ -29,7 +29,7 @@ from django_counters.models import (
 )
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from tests.adjustments.adjustables import (
     COMMITS,
     WHO,

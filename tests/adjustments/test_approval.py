@@ -24,7 +24,7 @@ from django_counters.errors import (
 )
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from django_counters.write.records import of_record
 from tests.concurrency.crowd import Threads
 from tests.stores.test_failures import lost_at_commit

@@ -14,7 +14,7 @@ from django_counters.cached.flush import flush
 from django_counters.errors import CounterUnavailable, InvalidAdjustment, InvalidDelta
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from tests.adjustments.adjustables import (
     CACHED,
     COMMITS,

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django_counters.adjustments.approval import ask, reject
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from django_counters.write.records import of_record
 from tests.admin.conftest import DEAD, EVIL, Login
 from tests.admin.reading import Form, Page, messages_of, opened

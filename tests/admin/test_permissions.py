@@ -25,7 +25,7 @@ from django_counters.models import (
 )
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from tests.admin import reading
 from tests.admin.conftest import Login
 from tests.concurrency.servers import execute

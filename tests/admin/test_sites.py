@@ -18,7 +18,7 @@ from django_counters.models import (
     Counter,
     CounterAdjustment,
 )
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from tests.testapp.models import Product
 
 SITES = {

@@ -26,7 +26,7 @@ from django_counters.models import (
 )
 from django_counters.stores.sql.incidents import record
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.admin.conftest import make
 from tests.admin.reading import html_of, rows_of, text_of
 from tests.admin.test_overview import NOBODY

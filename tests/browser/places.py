@@ -12,7 +12,7 @@ from django.urls import reverse
 from django_counters.adjustments.approval import ask
 from django_counters.models import AdjustmentRequest, Counter
 from django_counters.testing import override_counters
-from django_counters.write.change import named
+from django_counters.write.changes import named
 
 KEY = "orders:warehouse-north:2026-11-26:returns"
 LARGE = 987_654_321_098

@@ -20,7 +20,7 @@ from django_counters.models import Counter, CounterCell, CounterDelta, CounterIn
 from django_counters.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests import machines
 from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.conftest import forget_pending

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from django_counters.models import Counter, CounterDelta, CounterPosition
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.concurrency.book import Book
 from tests.settling import let_others_end
 

@@ -10,7 +10,7 @@ from django.db import connection
 
 from django_counters.models import Counter, CounterDelta, SlottedCounter
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import processes
 from tests.concurrency.work import MIXED

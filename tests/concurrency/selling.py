@@ -10,7 +10,7 @@ from django.db import OperationalError, transaction
 from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.testapp.models import Concert
 
 DECLARED: dict[str, Any] = {"stock": {"STRATEGY": "sharded", "FLOOR": 0}}

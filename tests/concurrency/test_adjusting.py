@@ -14,7 +14,7 @@ from django.db import OperationalError, connection
 from django_counters.errors import InsufficientCount
 from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.adjustments.adjustables import (
     KINDS,
     SOME,

@@ -17,7 +17,7 @@ from django_counters.cached.flush import flush
 from django_counters.contrib.top import CounterRank
 from django_counters.models import Counter, CounterCell
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import Threads, processes
 from tests.concurrency.servers import hurry

@@ -9,8 +9,7 @@ from django.db import transaction
 
 from django_counters import clock
 from django_counters.models import Counter, CounterDelta, CounterPosition
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import processes
 from tests.concurrency.following import CROWD, WRITERS, among_others

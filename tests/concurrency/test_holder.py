@@ -7,7 +7,7 @@ from django.db import connections, transaction
 
 from django_counters.ledger import upkeep as ledger
 from django_counters.models import CounterDelta
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.concurrency.servers import connected
 from tests.settling import let_others_end, roll_up
 

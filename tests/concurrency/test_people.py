@@ -14,7 +14,7 @@ from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.contrib.uniques.sketches import Sketch
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import processes
 

@@ -22,8 +22,7 @@ from django_counters.ledger.upkeep import PartitionReport, maintain
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterPartition
 from django_counters.stores.base import PartitionBusy
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests.concurrency.book import Book
 from tests.concurrency.crowd import PATIENCE, Threads
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow

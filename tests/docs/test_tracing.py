@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from django_counters.models import Counter, CounterIncident
 from django_counters.signals import batch_applied, incident_recorded, upkeep_done
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.docs.pages import DOCS, blocks
 from tests.testapp.models import Post
 

@@ -12,7 +12,7 @@ from django.test import Client
 
 from django_counters import InvalidActor, InvalidAdjustment
 from django_counters.contrib.likes.liking import actors
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from example_project.blog.models import Post
 from example_project.people import VISITOR_COOKIE
 from example_project.tally import LIKED_HEADER, Tally, Watched

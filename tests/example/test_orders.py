@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from django_counters.models import Counter
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from example_project.shop.models import Order, Product
 from example_project.shop.orders import new_number
 from example_project.tally import ORDERS, REPLAYED_HEADER

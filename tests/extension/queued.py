@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django_counters.models import Counter
 from django_counters.types import Delta
 from django_counters.values import Unknown
-from django_counters.write.change import Change, Ref
+from django_counters.write.changes import Change, Ref
 
 WAITS = "it waits in a queue"
 waiting: dict[str, int] = {}

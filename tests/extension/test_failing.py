@@ -26,7 +26,7 @@ from django_counters.metrics.facts import Facts, gather
 from django_counters.models import Counter
 from django_counters.options import Option
 from django_counters.testing import apart, override_counters
-from django_counters.upkeep.prune import prune_all
+from django_counters.upkeep import prune_all
 from tests.extension.apps import SAD, Moods
 from tests.extension.models import Mood
 from tests.extension.queued import waiting

@@ -9,7 +9,7 @@ from django_counters import clock
 from django_counters.conditions import Condition, ConditionKind, RowColumn
 from django_counters.errors import InvalidActor
 from django_counters.projections.event import actor_of
-from django_counters.write.change import Change
+from django_counters.write.changes import Change
 
 VOUCHER = ConditionKind(
     "voucher",

@@ -89,7 +89,7 @@ def _upkeep() -> Callable[[], None]:
 
     from django_counters.cached.flush import flush
     from django_counters.errors import CounterError
-    from django_counters.upkeep.rollup import rollup
+    from django_counters.upkeep import rollup
 
     def work() -> None:
         for step in (rollup, flush):
@@ -104,7 +104,7 @@ def settle(folder: Path) -> None:
     """Land all and write down what each key has counted."""
     from django_counters.cached.flush import flush
     from django_counters.models import Counter
-    from django_counters.upkeep.verify import verify
+    from django_counters.upkeep import verify
     from tests.settling import roll_up
 
     flush()

@@ -43,7 +43,7 @@ from django_counters.errors import (
     ValueNotKnown,
 )
 from django_counters.types import INT8
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.fields.test_schema import check_ids
 from tests.testapp.models import Account
 

@@ -33,7 +33,7 @@ from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.testing import override_counters
-from django_counters.upkeep.forgetting import forget_actor
+from django_counters.upkeep import forget_actor
 from tests.concurrency.crowd import Threads
 from tests.holds.conftest import Stock, pass_time
 from tests.testapp.models import Product

@@ -31,7 +31,7 @@ from django_counters.errors import (
 from django_counters.models import Counter, CounterIncident
 from django_counters.signals import batch_applied
 from django_counters.testing import override_counters
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from tests.holds.conftest import Stock, of_key, pass_time, sums
 from tests.testapp.models import Product, Song
 

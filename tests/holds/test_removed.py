@@ -8,7 +8,7 @@ from django.test import modify_settings
 
 from django_counters.contrib import holds
 from django_counters.models import Counter
-from django_counters.upkeep.forgetting import forget_actor
+from django_counters.upkeep import forget_actor
 
 pytestmark = pytest.mark.django_db
 APP = "django_counters.contrib.holds"

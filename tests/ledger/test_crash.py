@@ -14,7 +14,7 @@ from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.sql import Extent
 from django_counters.models import Counter, CounterDelta, CounterIncident
 from django_counters.tokens import mint
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.victims import HOUR, fold, seal_and_drop, victims
 from tests.settling import roll_up

@@ -24,7 +24,7 @@ from django_counters.models import Counter, CounterDelta
 from django_counters.stores.sql.tables import NAMED
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from tests.settling import let_others_end, roll_up
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]

@@ -33,8 +33,7 @@ from django_counters.models import (
 )
 from django_counters.testing import override_counters
 from django_counters.tokens import Token, check_token, mint
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from django_counters.values import Appended, AppendedMany
 from tests import machines
 

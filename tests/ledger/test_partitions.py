@@ -23,7 +23,7 @@ from django_counters.models import (
 )
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint, moment_of
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

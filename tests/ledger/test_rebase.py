@@ -26,8 +26,7 @@ from django_counters.models import (
 )
 from django_counters.testing import assert_counts
 from django_counters.tokens import mint
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from example_project.bootstrap import children
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, waiting

@@ -14,7 +14,7 @@ from django.test import override_settings
 from django_counters import clock
 from django_counters.models import Counter, CounterHorizon
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 pytestmark = pytest.mark.django_db
 MESSAGE = (

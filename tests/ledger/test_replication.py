@@ -27,8 +27,7 @@ from django_counters.ledger.upkeep import maintain
 from django_counters.models import Counter, CounterDelta, CounterHorizon
 from django_counters.stores.sql.dialects.tables import DELTAS
 from django_counters.tokens import mint
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from example_project.bootstrap import children
 from tests.concurrency.servers import connected, execute, server
 from tests.ledger.test_restore import run

@@ -29,8 +29,7 @@ from django_counters.stores.sql.dialects.postgresql.tail_functions import SEQUEN
 from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import connected, execute, program, server
 from tests.settling import roll_up

@@ -26,7 +26,7 @@ from django_counters.stores.sql.dialects.tables import DELTAS
 from django_counters.tables.core import beginning
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from tests.concurrency.narrow import dropped, know_tokens_for, narrow
 from tests.concurrency.servers import execute
 from tests.ledger.test_partitions import DAY, HOUR, QUARTER, append, ledger, present

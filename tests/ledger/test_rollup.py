@@ -22,8 +22,7 @@ from django_counters.models import (
 )
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests.settling import roll_up
 
 pytestmark = pytest.mark.django_db(transaction=True)

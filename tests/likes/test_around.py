@@ -23,8 +23,7 @@ from django_counters.models import Counter, CounterIncident, CounterShard, Slott
 from django_counters.signals import batch_applied
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.forgetting import forget_actor
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import forget_actor, verify
 from tests.likes.conftest import KINDS, ONCE, Likes, made
 from tests.testapp.models import Gem, Note
 

@@ -20,7 +20,7 @@ from django_counters.signals import PlainSignal, batch_applied, upkeep_done
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Batch
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.metrics.conftest import Counted
 from tests.testapp.models import Article, Post, Product, Song
 

@@ -22,7 +22,7 @@ from django_counters.models import (
     SlottedCounter,
 )
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.schemas import changes_schema
 from tests.testapp.models import Post, Song, Talk
 

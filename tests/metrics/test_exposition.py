@@ -22,7 +22,7 @@ from django_counters.cached.flush import flush
 from django_counters.metrics import prometheus, samples
 from django_counters.metrics.prometheus import CountersCollector, exposition
 from django_counters.models import Counter
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).parent.parent.parent
@@ -107,7 +107,7 @@ import sys
 from django_counters.models import Counter
 for _ in range(int(sys.argv[1])):
     Counter.objects.increment("pages:" + sys.argv[1], 2)
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 rollup()
 """
 SCRAPE = """

@@ -23,7 +23,7 @@ from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell
-from django_counters.upkeep.measures import prune_cells
+from django_counters.upkeep import prune_cells
 from django_counters.write.collector import AsyncCollector
 from tests.concurrency.crowd import Threads
 from tests.concurrency.servers import hurry

@@ -31,8 +31,7 @@ from django_counters.stores.base import Parcel
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell
-from django_counters.upkeep.measures import prune_cells
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import prune_cells, rollup
 from tests.projections.conftest import land, midnight
 from tests.testapp.models import Site
 

@@ -13,7 +13,7 @@ from django_counters.errors import CeilingExceeded
 from django_counters.features import Drift
 from django_counters.models import Counter
 from django_counters.testing import assert_counts, override_counters
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from tests.settling import roll_up
 
 pytestmark = pytest.mark.django_db(transaction=True)

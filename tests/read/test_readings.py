@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters.cached.flush import flush
 from django_counters.cached.pending import RedisPending
 from django_counters.models import Counter, CounterShard
-from django_counters.read.readings import readings_of
+from django_counters.reading import readings_of
 from django_counters.testing import override_counters
 from django_counters.types import Reading
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from django_counters.contrib.regions.reading import by_region
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.admin.reading import html_of, rows_of
 from tests.admin.test_page import section
 from tests.regions.regions import EU, US, _regional, exchange

@@ -25,7 +25,7 @@ from django_counters.errors import (
 from django_counters.models import (
     Counter,
 )
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.regions.regions import EU, US, _regional, exchange  # noqa: F401 - a fixture
 from tests.regions.serving import _reached  # noqa: F401 - a fixture
 

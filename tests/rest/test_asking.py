@@ -16,7 +16,7 @@ from django_counters.fields import counter_fields
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.rest import expose
 from django_counters.testing import override_counters
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from django_counters.write.records import of_record
 from tests.rest.asking import header
 from tests.rest.conftest import ALL, API, API_TESTS, KINDS, NAMESPACES, As, Client, problem

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters.adjustments import approval
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.testing import override_counters
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from tests.concurrency.crowd import Threads
 from tests.rest.asking import header
 from tests.rest.conftest import API, API_TESTS, Client, problem

@@ -19,7 +19,7 @@ from django_counters.models import Counter
 from django_counters.rest.targets import Target
 from django_counters.rest.views import ListView
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.limits.test_throttling import throttle
 from tests.rest.conftest import API, API_TESTS, NAMED, NAMESPACES, As, Client, problem
 

@@ -14,7 +14,7 @@ from django_counters.adjustments import approval
 from django_counters.adjustments.rest import RequestsView
 from django_counters.models import AdjustmentRequest
 from django_counters.rest import expose
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from tests.limits.test_throttling import throttle
 from tests.rest.conftest import ALL, API_TESTS, Client, problem
 from tests.rest.two import ask, come, decide, listed

@@ -26,7 +26,7 @@ from rest_framework_simplejwt.tokens import AccessToken
 from django_counters.adjustments.approval import ask
 from django_counters.rest import expose
 from django_counters.testing import override_counters
-from django_counters.write.change import named
+from django_counters.write.changes import named
 from tests.rest import measured
 from tests.rest.conftest import ALL, NAMED, NAMESPACES, OPEN
 from tests.rest.schema import PATH

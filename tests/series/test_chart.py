@@ -14,7 +14,7 @@ from django_counters.contrib.series.admin import HOURS, recent_of
 from django_counters.contrib.series.chart import Chart, charted, periods_of
 from django_counters.contrib.series.models import CounterSample
 from django_counters.models import Counter, CounterDelta, CounterPartition
-from django_counters.read.readings import readings_of
+from django_counters.reading import readings_of
 from django_counters.tokens import mint
 from tests.settling import roll_up
 

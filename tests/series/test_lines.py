@@ -11,7 +11,7 @@ from django_counters.contrib.series import admin as series_admin
 from django_counters.contrib.series.admin import HOURS, recent_of
 from django_counters.contrib.series.models import CounterSample
 from django_counters.models import Counter
-from django_counters.read.readings import readings_of
+from django_counters.reading import readings_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 

@@ -20,7 +20,7 @@ from django_counters.contrib.series.recording import prune_history, record_histo
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.testing import override_counters
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

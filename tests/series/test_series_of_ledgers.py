@@ -13,7 +13,7 @@ from django_counters.errors import HistoryNotKept, UnsupportedHistory, Unsupport
 from django_counters.models import Counter, CounterPartition
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.measures import make_measures
+from django_counters.upkeep import make_measures
 from tests.series.counting import values
 
 pytestmark = pytest.mark.django_db

@@ -25,8 +25,7 @@ from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.types import INT8
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests.testapp.models import Device, Gadget
 
 pytestmark = pytest.mark.skipif(

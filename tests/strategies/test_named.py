@@ -31,7 +31,7 @@ from django_counters.projections.event import (
     OnceOptions,
     ShardOptions,
 )
-from django_counters.read.values import ReadOptions
+from django_counters.reading import ReadOptions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
 from django_counters.values import Appended

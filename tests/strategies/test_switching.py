@@ -19,8 +19,7 @@ from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8
-from django_counters.upkeep.rollup import rollup
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import rollup, verify
 from tests.settling import roll_up
 from tests.testapp.models import Post, Product, Small, Song
 

@@ -17,7 +17,7 @@ from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.tokens import mint
 from django_counters.types import INT8
-from django_counters.upkeep.prune import prune_histories
+from django_counters.upkeep import prune_histories
 from tests.buffers.buffering import landed
 from tests.stores.test_failures import beside
 from tests.streams.conftest import Clicks

@@ -14,7 +14,7 @@ from django_counters.contrib import buffers, series
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.models import Counter, CounterDelta
 from django_counters.testing import override_counters
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from tests.buffers.buffering import LATER, landed
 from tests.settling import roll_up
 

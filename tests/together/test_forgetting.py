@@ -17,7 +17,7 @@ from django_counters.contrib.series.models import CounterSample
 from django_counters.contrib.series.recording import record_history
 from django_counters.models import Counter, CounterCell, CounterOccurrence
 from django_counters.testing import override_counters
-from django_counters.write.belongings import BELONGINGS, Fate
+from django_counters.write.changes import BELONGINGS, Fate
 from tests.adjustments.adjustables import assert_sound, upkeep
 from tests.testapp.models import Product
 from tests.together.counting import KEY, count, declared, rows_of

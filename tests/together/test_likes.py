@@ -14,7 +14,7 @@ from django_counters.contrib.likes.models import CounterActor
 from django_counters.errors import CeilingExceeded, InvalidTags
 from django_counters.models import Counter, CounterCell
 from django_counters.testing import override_counters
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import verify
 from tests.testapp.models import Note
 from tests.together.counting import KEY
 

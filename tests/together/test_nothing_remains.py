@@ -23,7 +23,7 @@ from django_counters.contrib.series.recording import record_history
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import token_of
-from django_counters.write.belongings import BELONGINGS, Fate
+from django_counters.write.changes import BELONGINGS, Fate
 from tests.adjustments.adjustables import NAMED, upkeep
 from tests.testapp.models import Story, Talk, Tune
 from tests.together.counting import tables

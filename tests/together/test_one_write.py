@@ -17,7 +17,7 @@ from django_counters.contrib.top import CounterRank
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.concurrency.victims import victims
 from tests.projections.conftest import land

@@ -32,7 +32,7 @@ from django_counters.models import (
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.measures import prune_cells
+from django_counters.upkeep import prune_cells
 from tests.projections.conftest import land
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Tune

@@ -10,7 +10,7 @@ from django_counters.checks import check_databases
 from django_counters.fields import CounterField
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.upkeep.forgetting import forget_actor
+from django_counters.upkeep import forget_actor
 
 pytestmark = pytest.mark.django_db
 APP = "django_counters.contrib.uniques"

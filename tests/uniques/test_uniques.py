@@ -26,8 +26,7 @@ from django_counters.projections.event import actor_of
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.forgetting import forget_actor
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import forget_actor, rollup
 from tests.projections.conftest import STRATEGIES, land
 from tests.testapp.models import Talk
 

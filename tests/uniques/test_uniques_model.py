@@ -19,7 +19,7 @@ from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
 from django_counters.tokens import mint
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 
 pytestmark = [pytest.mark.rare, pytest.mark.django_db(transaction=True)]
 NOW = clock.utc().replace(second=0, microsecond=0)

@@ -15,8 +15,7 @@ from django_counters.models import Counter, CounterBatch, CounterDelta, CounterP
 from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep.prune import prune_landed
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import prune_landed, rollup
 from tests.regions.regions import EU, US, Region, exchange
 from tests.regions.regions import _regional as _regional
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from django_counters.models import Counter, CounterShard, SlottedCounter
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.concurrency.victims import victims
 from tests.testapp.models import Song
 from tests.upkeep.test_rollup import make_shards, make_slots

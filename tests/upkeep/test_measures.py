@@ -20,8 +20,7 @@ from django_counters.errors import HistoryNotKept
 from django_counters.models import Counter, CounterCell, CounterMeasure
 from django_counters.registry import registry
 from django_counters.testing import override_counters
-from django_counters.upkeep.measures import make_measures, prune_cells
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import make_measures, prune_cells, rollup
 from tests.projections.conftest import MEASURED, cells
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,7 +44,7 @@ class TestNames:
         old = CounterMeasure.objects.create(name="testapp.Story.seen", zone="UTC", tags=[])
         registry.forget_strategies()
         monkeypatch.setattr(
-            "django_counters.upkeep.measures.present_name",
+            "django_counters.upkeep.present_name",
             lambda name: "testapp.story.opens" if name == "testapp.Story.seen" else name.lower(),
         )
         make_measures("default")

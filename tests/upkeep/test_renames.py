@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from django_counters import upkeep
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in
 from django_counters.metrics.doctor import examine
 from django_counters.models import CounterIncident, SlottedCounter
 from django_counters.types import Delta
-from django_counters.upkeep import places
-from django_counters.upkeep.places import strangers
+from django_counters.upkeep import strangers
 from tests.settling import roll_up
 from tests.testapp.models import Article, Song
 
@@ -56,10 +56,10 @@ def migrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -
     (package / "0001_names.py").write_text(MIGRATION)
     monkeypatch.syspath_prepend(tmp_path)
     settings.MIGRATION_MODULES = {"testapp": package.name}
-    for kept in (places._operations, places._renames):
+    for kept in (upkeep._operations, upkeep._renames):
         kept.cache_clear()
     yield
-    for kept in (places._operations, places._renames):
+    for kept in (upkeep._operations, upkeep._renames):
         kept.cache_clear()
 
 

@@ -13,8 +13,7 @@ from django.db.models import F
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.testing import assert_counts
 from django_counters.types import INT8
-from django_counters.upkeep.places import places
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import places, rollup
 from tests.testapp.models import Song, Tiny
 
 pytestmark = pytest.mark.django_db

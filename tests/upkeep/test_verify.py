@@ -24,8 +24,7 @@ from django_counters.models import (
 from django_counters.signals import incident_recorded
 from django_counters.testing import assert_counts
 from django_counters.tokens import Token, mint
-from django_counters.upkeep.prune import prune
-from django_counters.upkeep.verify import verify
+from django_counters.upkeep import prune, verify
 from tests.settling import roll_up
 
 pytestmark = pytest.mark.django_db

@@ -16,12 +16,12 @@ from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.batches import OLDEST, SqlBatches
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.positions import Moved
-from django_counters.strategies.declaring import Recipe
+from django_counters.strategies.base import Recipe
 from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of
 from django_counters.types import INT8, Batch, Cell, Delta
 from django_counters.values import NewValues
-from django_counters.write.change import tell
+from django_counters.write.changes import tell
 from django_counters.write.pages import SOURCE, Entries, Entry, Lander, Page, deltas_in
 
 #: An amount that is so large is counted by itself: a sum that does not fit would take others along.

@@ -22,7 +22,7 @@ from django_counters.contrib.holds.holding import Hold, find, of, release
 from django_counters.errors import CounterError, InvalidKey
 from django_counters.features import OnPage, Panel
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.write.change import Ref
+from django_counters.write.changes import Ref
 from django_counters.write.records import ref_of
 
 _MOST = 100

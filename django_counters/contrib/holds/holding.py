@@ -45,7 +45,7 @@ from django_counters.tables.core import COUNTERS
 from django_counters.tokens import Token, check_token, mint
 from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta
-from django_counters.write.change import Change, Ref, applied, is_spread, tell
+from django_counters.write.changes import Change, Ref, applied, is_spread, tell
 from django_counters.write.pipeline import owed, settle
 from django_counters.write.records import declared_options, is_whole, ref_of, ref_to
 

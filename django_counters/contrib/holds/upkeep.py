@@ -13,8 +13,8 @@ from django_counters.features import Done, Drift
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterIncident
-from django_counters.upkeep.places import present_name
-from django_counters.write.change import Ref
+from django_counters.upkeep import present_name
+from django_counters.write.changes import Ref
 from django_counters.write.records import ref_of
 
 # How many holds one statement ends.

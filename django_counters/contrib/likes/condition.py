@@ -15,7 +15,7 @@ from django_counters.errors import InvalidActor, InvalidDelta
 from django_counters.projections.cells import checked_moment
 from django_counters.projections.event import actor_of
 from django_counters.registry import registry
-from django_counters.write.change import Change
+from django_counters.write.changes import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from django_counters.errors import Contention, InvalidDelta, InvalidMoment
 from django_counters.measure import Measure
 from django_counters.options import is_integer
 from django_counters.projections.event import Event, Who, actor_of
-from django_counters.read.values import check_keys
+from django_counters.reading import check_keys
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
 from django_counters.tables.core import COUNTERS
 from django_counters.twins import alters_data, twin
 from django_counters.values import Result
-from django_counters.write.change import Change, Ref
+from django_counters.write.changes import Change, Ref
 from django_counters.write.pipeline import change
 from django_counters.write.records import native_of, ref_to
 

@@ -25,8 +25,8 @@ from django_counters.tables import CounterMeasure
 from django_counters.tables.core import COUNTERS
 from django_counters.tables.total import TotalField
 from django_counters.types import UNBOUNDED, namespace_of
-from django_counters.upkeep.places import columns
-from django_counters.write.change import Change, Ref, named
+from django_counters.upkeep import columns
+from django_counters.write.changes import Change, Ref, named
 from django_counters.write.pipeline import change
 from django_counters.write.records import native_of
 

@@ -13,14 +13,14 @@ from django.db import models
 from django_counters.contrib.regions.declared import is_regional
 from django_counters.contrib.regions.reading import value, values_of
 from django_counters.errors import InvalidKey, UnsavedInstance
-from django_counters.read.values import value_of
-from django_counters.read.values import values_of as counted_of
+from django_counters.reading import value_of
+from django_counters.reading import values_of as counted_of
 from django_counters.registry import registry
 from django_counters.tokens import Token, optional_token
 from django_counters.twins import alters_data, twin
 from django_counters.types import check_integer
 from django_counters.values import Result
-from django_counters.write.change import Change, named
+from django_counters.write.changes import Change, named
 from django_counters.write.pipeline import change
 
 

@@ -44,7 +44,7 @@ from django_counters.errors import HistoryNotKept, InvalidTags, UnsupportedSerie
 from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.measure import OTHER, SUM, Kind, Measure
 from django_counters.projections.cells import decoded, encoded, text_of, why_no_value
-from django_counters.read.history import refuse_dropped
+from django_counters.reading import refuse_dropped
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session

@@ -17,7 +17,7 @@ from django_counters.contrib.series.selection import Split
 from django_counters.contrib.series.sources import COUNTED, RECORDED, of_keys
 from django_counters.errors import HistoryNotKept, InvalidPeriod, UnsupportedSeries
 from django_counters.measure import OTHER
-from django_counters.read.values import value_of
+from django_counters.reading import value_of
 from django_counters.registry import registry
 
 ALL, VALUE, WITHOUT, OTHERS = "all", "value", "without", "other"

@@ -45,10 +45,10 @@ from django_counters.errors import InvalidKey, InvalidPeriod, InvalidTags
 from django_counters.fields import CounterAttribute, CounterField
 from django_counters.fields.values import Counting
 from django_counters.registry import registry
-from django_counters.strategies.refusals import end_of, period_name
+from django_counters.strategies.base import end_of, period_name
 from django_counters.twins import twin
 from django_counters.types import check_key
-from django_counters.write.change import Change
+from django_counters.write.changes import Change
 from django_counters.write.records import ref_to
 
 #: A value of a tag: a text, or an integer, which is counted as its text.

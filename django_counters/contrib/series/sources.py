@@ -16,12 +16,12 @@ from django_counters.contrib.series.options import recorded_period
 from django_counters.effects import stored_periods
 from django_counters.errors import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
-from django_counters.read.values import check_keys
+from django_counters.reading import check_keys
 from django_counters.redis.keys import SLOTS, slot_of
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.declaring import Recipe
+from django_counters.strategies.base import Recipe
 from django_counters.tables import CounterBatch
 from django_counters.tables.core import COUNTERS, ENTRIES
 from django_counters.tables.total import TotalField

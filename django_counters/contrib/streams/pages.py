@@ -21,7 +21,7 @@ from django_counters.projections.event import Event
 from django_counters.registry import registry
 from django_counters.stores.base import Move, Parcel
 from django_counters.types import SMALL, UNBOUNDED, Cell, Delta, check_delta
-from django_counters.write.change import Change, Ref, named
+from django_counters.write.changes import Change, Ref, named
 
 _LONGEST = 2000
 # No message causes these errors: the process lacks something.

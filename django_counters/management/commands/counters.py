@@ -32,7 +32,7 @@ from django_counters.ledger.upkeep import rebase
 from django_counters.management import work
 from django_counters.management.work import Wait, seconds, until_asked_to_end
 from django_counters.metrics.doctor import examine, verdict
-from django_counters.upkeep.forgetting import forget_actor
+from django_counters.upkeep import forget_actor
 
 logger = logging.getLogger("django_counters")
 _WORK = {

@@ -22,7 +22,7 @@ from django_counters.contrib.regions.sql import SqlRegions
 from django_counters.errors import CounterError
 from django_counters.models import Counter
 from django_counters.stores.sql.positions import SqlPositions
-from django_counters.upkeep.rollup import rollup
+from django_counters.upkeep import rollup
 from tests.faults.regions.world import NAMESPACES, REGIONS, Book, World, far, hot, opened
 from tests.faults.scene import Log
 

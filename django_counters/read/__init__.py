@@ -1,1 +1,0 @@
-"""Values of counters, and how they came about: the way out."""

@@ -1,1 +1,0 @@
-"""Periodic work as plain functions, for a command, a task or a test to call."""
