@@ -89,7 +89,7 @@ _HOMES = {
     "CounterUnavailable": "errors",
     "CounterValue": "fields",
     "DecimalCounterField": "decimals",
-    "Explanation": "read.history",
+    "Explanation": "reading",
     "HistoryNotKept": "errors",
     "InitialOutOfBounds": "errors",
     "InsufficientCount": "errors",

@@ -23,7 +23,7 @@ from django_counters.options import written_namespaces
 if TYPE_CHECKING:
     from django.db.migrations import Migration
 
-    from django_counters.strategies.base import Declaration
+    from django_counters.strategies.declaring import Declaration
 
 # How the engines of a vendor end.
 _ENGINES = {

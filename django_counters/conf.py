@@ -30,7 +30,8 @@ from django_counters.projections.occurrences import OCCURRENCES
 from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.strategies import exact
-from django_counters.strategies.base import MAX_AGE, Declaration, Intake, Recipe
+from django_counters.strategies.base import Intake
+from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
 # The declaration of each strategy of this package. It is imported when a setting or a field names

@@ -11,7 +11,7 @@ from django.utils.text import format_lazy
 
 from django_counters import conf
 from django_counters.features import features
-from django_counters.strategies.base import Declaration
+from django_counters.strategies.declaring import Declaration
 
 
 def _names(strategies: Callable[[], Mapping[str, Declaration]]) -> str:

@@ -18,7 +18,7 @@ from django_counters.errors import CounterError, UnsupportedConsistency
 from django_counters.fields import CounterField, counter_fields
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.reading import check_age
-from django_counters.strategies.base import MAX_AGE
+from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.core import SLOTS
 from django_counters.twins import alters_data
 from django_counters.types import Amount, check_integer

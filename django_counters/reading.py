@@ -27,7 +27,8 @@ from django_counters.features import Reader
 from django_counters.registry import registry
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import MAX_AGE, Intake, Outside, PendingAmounts
+from django_counters.strategies.base import Intake, Outside, PendingAmounts
+from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.core import COUNTERS, SLOTS, DeltaColumns
 from django_counters.types import Amounts, Reading, check_key
 from django_counters.write.collector import collector_of

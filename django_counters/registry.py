@@ -14,13 +14,14 @@ from django.utils.module_loading import import_string
 
 from django_counters.conf import DEFAULT, Policy, policies
 from django_counters.features import features
-from django_counters.stores.sql import identity
+from django_counters.stores.sql.claims import SqlTokens
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.measures import SqlMeasures
+from django_counters.stores.sql.session import isolation
 from django_counters.stores.sql.tables import records
-from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.stores.sql.totals import SqlCorrections
-from django_counters.strategies.base import Declaration, Outside, Recipe, Strategy
+from django_counters.strategies.base import Outside, Strategy
+from django_counters.strategies.declaring import Declaration, Recipe
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import named_callable, tenant
 
@@ -61,7 +62,7 @@ class Registry:
         # The schema or the session can be another one for each tenant, so ids, keys and secrets
         # that were read for one mean nothing for the others.
         self._memories: dict[str, _Memory] = {}
-        # What clears the stores that tests count in, and the block of `identity.apart` of each.
+        # What clears the stores that tests count in, and the block of `session.isolated` of each.
         self._apart: list[tuple[str, Callable[[], object]]] = []
 
     @property
@@ -159,17 +160,17 @@ class Registry:
         return known
 
     def clear_later(self, clear: Callable[[], object]) -> None:
-        """Call a function at the end of the block of `identity.apart`, if there is one."""
-        if block := identity.block():
+        """Call a function at the end of the block of `session.isolated`, if there is one."""
+        if block := isolation():
             self._apart.append((block, clear))
 
     def clear_apart(self) -> None:
-        """Delete increments outside of the database of the innermost `identity.apart`.
+        """Delete increments outside of the database of the innermost `session.isolated`.
 
         Raises:
             CounterUnavailable, OutcomeUnknown: Redis could not be reached.
         """
-        block = identity.block()
+        block = isolation()
         cleared = [clear for within, clear in self._apart if within == block]
         self._apart = [one for one in self._apart if one[0] != block]
         for clear in cleared:

@@ -13,7 +13,7 @@ from django.test import override_settings
 from django_counters.features import features
 from django_counters.models import Counter
 from django_counters.registry import registry
-from django_counters.stores.sql import identity
+from django_counters.stores.sql.session import isolated
 from django_counters.upkeep import caches
 
 
@@ -70,7 +70,7 @@ def isolated_counters() -> Iterator[None]:
 @contextmanager
 def apart() -> Iterator[None]:
     """As `isolated_counters`; connects to Redis at the end only if the block did so."""
-    with identity.apart(), ExitStack() as after:
+    with isolated(), ExitStack() as after:
         _clear()
         registry.forget_strategies()
         # The last one first, each of them even if others fail.

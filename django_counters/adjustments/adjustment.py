@@ -35,7 +35,6 @@ from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.cells import CellPart
 from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import (
-    Capabilities,
     Outside,
     Strategy,
     booked,
@@ -44,6 +43,7 @@ from django_counters.strategies.base import (
     refusal,
     refuse_beyond_quotas,
 )
+from django_counters.strategies.declaring import Capabilities
 from django_counters.tables.core import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token

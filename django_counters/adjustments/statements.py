@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from django.db import connections
 
-from django_counters.stores.sql.dialects.tables import CHAIN
+from django_counters.stores.sql.dialects.spelling import CHAIN
 
 ADJUSTMENTS = "django_counters_counteradjustment"
 REFUSED = "adjustments are never changed or deleted"

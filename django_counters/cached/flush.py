@@ -21,8 +21,8 @@ from django_counters.registry import registry
 from django_counters.signals import upkeep_done
 from django_counters.stores.base import Parcel, PartitionBusy, SlotState
 from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.identity import identity_of
 from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.session import identity_of
 from django_counters.tables import CounterIncident
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from django_counters.redis.addresses import address_of, needs_redis
 from django_counters.redis.keys import SlotKeys, space_of
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.identity import part_of
+from django_counters.stores.sql.session import part_of
 from django_counters.tables.core import COUNTERS
 from django_counters.upkeep import caches
 

@@ -44,17 +44,8 @@ from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies import exact
-from django_counters.strategies.base import (
-    AT_ONCE,
-    MAX_AGE,
-    Capabilities,
-    Claimed,
-    Declaration,
-    Heard,
-    Outside,
-    Shared,
-    Strategy,
-)
+from django_counters.strategies.base import AT_ONCE, Claimed, Heard, Outside, Strategy
+from django_counters.strategies.declaring import MAX_AGE, Capabilities, Declaration, Shared
 from django_counters.tokens import refuse_beyond
 from django_counters.types import (
     Batch,

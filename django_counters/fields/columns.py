@@ -31,7 +31,7 @@ from django_counters.reading import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import slots
-from django_counters.strategies.base import MAX_AGE, Recipe
+from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.strategies.spread import SLOTTED, SLOTTED_ELSEWHERE
 from django_counters.tables.total import AssignedNumber, Loaded, TotalAttribute, TotalField
 from django_counters.tokens import optional_token

@@ -15,7 +15,7 @@ from django_counters.errors import LedgerIncomplete
 from django_counters.ledger.inquiry import LedgerPosition, SqlFollowing
 from django_counters.ledger.sql import Extent, statements
 from django_counters.stores.base import PartitionBusy
-from django_counters.stores.sql.dialects.tables import DELTAS
+from django_counters.stores.sql.dialects.spelling import DELTAS
 from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterPartition
 from django_counters.tables.core import ENTRIES, beginning

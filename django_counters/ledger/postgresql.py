@@ -13,7 +13,7 @@ from django_counters.ledger.sql import (
     Rolling,
     SealedConditions,
 )
-from django_counters.stores.sql.dialects.postgresql.tail_functions import (
+from django_counters.stores.sql.dialects.postgresql.functions import (
     AHEAD,
     INDEXED,
     NUMBERED,
@@ -21,14 +21,15 @@ from django_counters.stores.sql.dialects.postgresql.tail_functions import (
     STATE,
     WAITS,
 )
-from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
-from django_counters.stores.sql.dialects.tables import (
+from django_counters.stores.sql.dialects.spelling import (
     ARCHIVE,
     COUNTER,
     DELTAS,
     HORIZON,
+    IN_TAIL,
     PARTITIONS,
     TOKENS,
+    Spelling,
 )
 
 INT8 = "-9223372036854775808 AND 9223372036854775807"

@@ -12,17 +12,18 @@ from django.utils.module_loading import import_string
 
 from django_counters.stores.base import Outcome as Outcome
 from django_counters.stores.sql.dialects import Dialect, dialect_of
-from django_counters.stores.sql.dialects.mysql.absent import absent
-from django_counters.stores.sql.dialects.positions import POSITIONS
-from django_counters.stores.sql.dialects.spelling import IN_TAIL, Spelling
-from django_counters.stores.sql.dialects.tables import (
+from django_counters.stores.sql.dialects.claims import POSITIONS
+from django_counters.stores.sql.dialects.mysql.dialect import absent
+from django_counters.stores.sql.dialects.spelling import (
     ARCHIVE,
     CHAIN,
     COUNTER,
     DELTAS,
     HORIZON,
+    IN_TAIL,
     PARTITIONS,
     SHARDS,
+    Spelling,
 )
 
 # The kind of an entry that corrects.

@@ -14,9 +14,15 @@ from django_counters.ledger.sql import (
     LedgerStatements,
     Rolling,
 )
-from django_counters.stores.sql.dialects.spelling import Spelling
+from django_counters.stores.sql.dialects.spelling import (
+    ARCHIVE,
+    COUNTER,
+    DELTAS,
+    HORIZON,
+    TOKENS,
+    Spelling,
+)
 from django_counters.stores.sql.dialects.sqlite.dialect import NOW
-from django_counters.stores.sql.dialects.tables import ARCHIVE, COUNTER, DELTAS, HORIZON, TOKENS
 
 _EACH = "IN (SELECT value FROM json_each(%s))"
 _HORIZON = f"(SELECT COALESCE(MAX(horizon), 0) FROM {HORIZON})"

@@ -12,14 +12,8 @@ from django_counters.ledger.deltas import deltas_of
 from django_counters.options import Option, is_integer
 from django_counters.stores.base import DeltasStore, Outcome
 from django_counters.stores.sql.dialects import Table
-from django_counters.strategies.base import (
-    Capabilities,
-    Claimed,
-    Declaration,
-    Shared,
-    Strategy,
-    Summed,
-)
+from django_counters.strategies.base import Claimed, Strategy, Summed
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import Batch, Delta, Reading
 from django_counters.values import Appended
 

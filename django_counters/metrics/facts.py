@@ -27,7 +27,7 @@ from django_counters.reading import values_of
 from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.identity import identity_of
+from django_counters.stores.sql.session import identity_of
 from django_counters.tables import CounterBatch, CounterIncident
 from django_counters.tables.core import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of

@@ -13,7 +13,7 @@ from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.types import INT8, Effect, Quota
 
 if TYPE_CHECKING:
-    from django_counters.strategies.base import Capabilities
+    from django_counters.strategies.declaring import Capabilities
 
 
 def value_ceiling(ceiling: Any) -> Any:

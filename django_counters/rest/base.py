@@ -39,8 +39,8 @@ from django_counters.rest.bodies import Body, OnlyJSON, StrictJSONParser, check_
 from django_counters.rest.permissions import CounterPermission, MayRead, is_anonymous, is_user
 from django_counters.rest.problems import ApiError, answer
 from django_counters.rest.targets import NamedTarget, Target, access_to, targets_of
+from django_counters.stores.sql.claims import SqlTokens
 from django_counters.stores.sql.tables import NAMED
-from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.tables.core import COUNTERS
 from django_counters.tokens import Token, check_token, mint
 from django_counters.types import Reading, namespace_of

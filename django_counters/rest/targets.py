@@ -24,7 +24,7 @@ from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event, actor_of, event_of
 from django_counters.registry import registry
-from django_counters.strategies.base import MAX_AGE, Recipe
+from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.types import Reading, check_key, namespace_of
 from django_counters.values import Result
 from django_counters.write import changes as write

@@ -45,7 +45,8 @@ from django_counters.rest.permissions import MayDecrement, MayIncrement, MayList
 from django_counters.rest.problems import ApiError
 from django_counters.rest.targets import NamedTarget, OfRecord, Target, named, told
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import MAX_AGE, Outside
+from django_counters.strategies.base import Outside
+from django_counters.strategies.declaring import MAX_AGE
 from django_counters.types import Reading, key_range, namespace_of, why_no_key
 from django_counters.values import Result
 from django_counters.write import pipeline

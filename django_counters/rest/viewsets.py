@@ -26,7 +26,7 @@ from django_counters.rest.bodies import OnlyJSON, StrictJSONParser, check_carrie
 from django_counters.rest.problems import ApiError, answer
 from django_counters.rest.targets import Exposed, OfRecord, told
 from django_counters.rest.views import change_body
-from django_counters.strategies.base import MAX_AGE
+from django_counters.strategies.declaring import MAX_AGE
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # What `OfRecord` has of `expose()`, which is not asked here: the view set decides.

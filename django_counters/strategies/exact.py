@@ -12,10 +12,7 @@ from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals
 from django_counters.strategies.base import (
-    Capabilities,
-    Declaration,
     Heard,
-    Shared,
     Strategy,
     Summed,
     in_period,
@@ -23,6 +20,7 @@ from django_counters.strategies.base import (
     refusal,
     refuse_beyond_quotas,
 )
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import INT8, Amounts, Batch, Delta, Peak, Raised
 
 

@@ -19,14 +19,8 @@ from django_counters.options import Option, is_integer
 from django_counters.stores.base import RightsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.rights import SqlRights
-from django_counters.strategies.base import (
-    Capabilities,
-    Declaration,
-    Shared,
-    Strategy,
-    Summed,
-    refusal,
-)
+from django_counters.strategies.base import Strategy, Summed, refusal
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import Batch, Delta
 
 AUTO = "auto"

@@ -24,10 +24,11 @@ from django_counters.projections.event import PLAIN, Event
 from django_counters.projections.quotas import quotas_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
-from django_counters.stores.sql.conditions import SqlConditions
+from django_counters.stores.sql.claims import SqlConditions
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import CountsOnConditions, Intake, Outside, Recipe, Strategy
+from django_counters.strategies.base import CountsOnConditions, Intake, Outside, Strategy
+from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.spread import SHARDED_ELSEWHERE
 from django_counters.tables.core import COUNTERS
 from django_counters.tables.measured import OfCounter, OfPeriod

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Recipe, Strategy
+from django_counters.strategies.base import Strategy
+from django_counters.strategies.declaring import Recipe
 from django_counters.types import Batch, Cell, Delta, Effect, deltas_of, sums_of
 from django_counters.write.changes import applied
 

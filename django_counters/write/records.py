@@ -14,7 +14,7 @@ from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import RecordKeys
-from django_counters.strategies.base import Recipe
+from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.spread import SLOTTED
 from django_counters.tables.core import (
     COUNTERS,

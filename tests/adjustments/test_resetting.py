@@ -12,7 +12,7 @@ from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.errors import CeilingExceeded, InsufficientCount, ValueChanged
 from django_counters.fields import CounterValue
 from django_counters.managers import CounterManager
-from django_counters.managers.slots import SlotManager
+from django_counters.managers.rows import SlotManager
 from django_counters.models import Counter, CounterAdjustment, SlottedCounter
 from django_counters.testing import override_counters
 from tests.adjustments.adjustables import (

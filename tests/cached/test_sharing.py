@@ -19,7 +19,7 @@ from django_counters.cached.sources import known, slots_of
 from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterBatch, CounterIncident
 from django_counters.registry import registry
-from django_counters.stores.sql.identity import identity_of
+from django_counters.stores.sql.session import identity_of
 from django_counters.testing import isolated_counters, override_counters
 from tests.redis.servers import needs_redis, running
 

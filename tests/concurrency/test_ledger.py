@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from django_counters.ledger import upkeep as ledger
 from django_counters.ledger.horizon import SqlHorizon
 from django_counters.models import Counter, CounterDelta
-from django_counters.stores.sql.dialects.tables import HORIZON
+from django_counters.stores.sql.dialects.spelling import HORIZON
 from django_counters.upkeep import rollup, verify
 from tests.concurrency.crowd import PATIENCE
 from tests.concurrency.servers import be_patient, connected, execute, hurry, server, waiting

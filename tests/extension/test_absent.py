@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from django.apps import AppConfig
 
-from django_counters.options import Option
+from django_counters.options import (Option)
 from tests.extension.apps import Moods
 
 TEMPER = Option("temper", None, "hot or None", "Its temper.")

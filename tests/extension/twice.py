@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from django_counters.options import Option, is_integer
 from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies.base import Capabilities, Declaration, Shared, Strategy
+from django_counters.strategies.base import Strategy
+from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.strategies.exact import Exact
 from django_counters.types import Batch
 

@@ -25,7 +25,7 @@ from django_counters.ledger.horizon import SqlHorizon
 from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.upkeep import maintain
 from django_counters.models import Counter, CounterDelta, CounterHorizon
-from django_counters.stores.sql.dialects.tables import DELTAS
+from django_counters.stores.sql.dialects.spelling import DELTAS
 from django_counters.tokens import mint
 from django_counters.upkeep import rollup, verify
 from example_project.bootstrap import children

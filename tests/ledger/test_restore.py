@@ -25,8 +25,8 @@ from django_counters.models import (
     CounterIncident,
     CounterPartition,
 )
-from django_counters.stores.sql.dialects.postgresql.tail_functions import SEQUENCE
-from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON
+from django_counters.stores.sql.dialects.postgresql.functions import SEQUENCE
+from django_counters.stores.sql.dialects.spelling import DELTAS, HORIZON
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep import rollup, verify

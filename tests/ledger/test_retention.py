@@ -22,7 +22,7 @@ from django_counters.models import (
     CounterHorizon,
     CounterPartition,
 )
-from django_counters.stores.sql.dialects.tables import DELTAS
+from django_counters.stores.sql.dialects.spelling import DELTAS
 from django_counters.tables.core import beginning
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint

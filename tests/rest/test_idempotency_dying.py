@@ -15,8 +15,8 @@ from django_counters.cached.flush import flush
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.models import CounterToken
 from django_counters.rest import base, targets
+from django_counters.stores.sql.claims import SqlTokens
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.tokens import SqlTokens
 from django_counters.testing import override_counters
 from tests.concurrency.servers import connected, execute, hurry, waiting
 from tests.redis.counting import eventually

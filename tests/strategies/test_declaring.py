@@ -21,7 +21,7 @@ from django_counters.models import Counter
 from django_counters.options import Option, is_integer
 from django_counters.projections.base import Projection
 from django_counters.registry import registry
-from django_counters.strategies.base import Recipe
+from django_counters.strategies.declaring import Recipe
 from django_counters.testing import override_counters
 from tests.extension.twice import TWICE
 from tests.shape import ROOT, plain_project

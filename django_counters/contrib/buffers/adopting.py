@@ -23,8 +23,8 @@ from django_counters.contrib.buffers.files import (
 )
 from django_counters.contrib.buffers.pages import InDatabase, SealedInterval, Serial
 from django_counters.registry import registry
-from django_counters.stores.sql.identity import part_of
-from django_counters.strategies.base import Recipe
+from django_counters.stores.sql.session import part_of
+from django_counters.strategies.declaring import Recipe
 
 logger = logging.getLogger("django_counters")
 # The names of directories that are ours, with a dot before they are locked, and of files.

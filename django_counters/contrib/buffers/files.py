@@ -34,8 +34,8 @@ from uuid import uuid4
 from django_counters import clock
 from django_counters.contrib.buffers.options import Buffering
 from django_counters.contrib.buffers.pages import entry_in, text_of
-from django_counters.stores.sql.identity import part_of
-from django_counters.strategies.base import Recipe
+from django_counters.stores.sql.session import part_of
+from django_counters.strategies.declaring import Recipe
 from django_counters.types import INT8, check_key
 from django_counters.write.pages import Entries, Entry, key_of
 

@@ -16,7 +16,7 @@ from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.batches import OLDEST, SqlBatches
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.positions import Moved
-from django_counters.strategies.base import Recipe
+from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of
 from django_counters.types import INT8, Batch, Cell, Delta

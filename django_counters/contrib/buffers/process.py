@@ -29,7 +29,7 @@ from django_counters.contrib.buffers.buffer import Backlog, Buffer, lands_here
 from django_counters.contrib.buffers.options import Buffering, outlets
 from django_counters.contrib.buffers.pages import InDatabase
 from django_counters.contrib.buffers.threads import Worker, begin_thread, call_in_workers
-from django_counters.strategies.base import Recipe
+from django_counters.strategies.declaring import Recipe
 from django_counters.write.changes import Ref
 from django_counters.write.pages import Lander
 

@@ -9,7 +9,7 @@ from django_counters.options import Option, is_integer
 from django_counters.projections.base import Projection
 
 if TYPE_CHECKING:
-    from django_counters.strategies.base import Capabilities
+    from django_counters.strategies.declaring import Capabilities
 
 # A hold never lasts longer.
 MOST_MINUTES = 60 * 24 * 30

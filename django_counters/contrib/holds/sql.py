@@ -18,7 +18,7 @@ from django_counters.stores.sql.dialects.mysql.statements import (
     TEXT,
     delete_some,
 )
-from django_counters.stores.sql.dialects.postgresql.tail_functions import INDEXED
+from django_counters.stores.sql.dialects.postgresql.functions import INDEXED
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.totals import SqlReads

@@ -11,7 +11,7 @@ from django_counters.options import Option
 from django_counters.projections.base import Projection
 
 if TYPE_CHECKING:
-    from django_counters.strategies.base import Capabilities
+    from django_counters.strategies.declaring import Capabilities
     from django_counters.types import Bounds
 
 REASON = "it counts once for each actor"

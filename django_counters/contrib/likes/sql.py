@@ -7,11 +7,10 @@ from typing import NamedTuple
 from django.db import connections
 
 from django_counters.conditions import Condition, ConditionKind, RowColumn
-from django_counters.stores.sql.conditions import SqlConditions
+from django_counters.stores.sql.claims import SqlConditions
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.dialects.postgresql.tail_functions import INDEXED
-from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS
+from django_counters.stores.sql.dialects.postgresql.functions import INDEXED
+from django_counters.stores.sql.dialects.spelling import COUNTER, SHARDS, Spelling
 from django_counters.stores.sql.session import Owner
 
 ACTORS = "django_counters_counteractor"

@@ -11,9 +11,8 @@ from django.db import connections
 
 from django_counters.errors import InvalidConfiguration
 from django_counters.registry import registry
-from django_counters.stores.sql.dialects.positions import POSITIONS
-from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.tables import COUNTER, DELTAS, SHARDS
+from django_counters.stores.sql.dialects.claims import POSITIONS
+from django_counters.stores.sql.dialects.spelling import COUNTER, DELTAS, SHARDS, Spelling
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 

@@ -21,7 +21,7 @@ from django_counters.redis.keys import SLOTS, slot_of
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Recipe
+from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterBatch
 from django_counters.tables.core import COUNTERS, ENTRIES
 from django_counters.tables.total import TotalField

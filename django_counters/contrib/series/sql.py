@@ -11,8 +11,7 @@ from django.db import connections
 
 from django_counters import clock
 from django_counters.errors import InvalidConfiguration
-from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.tables import COUNTER
+from django_counters.stores.sql.dialects.spelling import COUNTER, Spelling
 from django_counters.stores.sql.session import Session
 
 SAMPLES = "django_counters_countersample"

@@ -11,7 +11,7 @@ from django_counters.contrib.streams.kafka import MISSING, topic_of
 from django_counters.contrib.streams.publication import Publication
 from django_counters.contrib.streams.redis import RedisOutlet
 from django_counters.errors import InvalidConfiguration
-from django_counters.strategies.base import Recipe
+from django_counters.strategies.declaring import Recipe
 from django_counters.tokens import mint, moment_of
 from django_counters.types import Delta, sums_of
 from django_counters.write.pages import STILL, Lander, Page, deltas_in

@@ -15,7 +15,7 @@ from django_counters.options import Option
 from django_counters.projections.base import Projection, finest_first, period_problems
 
 if TYPE_CHECKING:
-    from django_counters.strategies.base import Capabilities
+    from django_counters.strategies.declaring import Capabilities
 
 _FOLDER = __name__.rpartition(".")[0]
 

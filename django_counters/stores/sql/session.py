@@ -1,10 +1,9 @@
-"""One database, as the stores see it: runs their statements, and says what an error means.
-
-Cursors stay open between statements.
-"""
+"""Sessions of a database: statements, transactions, errors, and the identity of the database."""
 
 from __future__ import annotations
 
+import os
+import secrets
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,6 +17,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import Error, ProgrammingError, connections, transaction
 from django.db.backends import utils
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -31,13 +31,11 @@ from django_counters.errors import (
     RetryTransaction,
 )
 from django_counters.stores.sql.dialects import DIALECTS, Pending, dialect_of
-from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Either, Together
-from django_counters.stores.sql.dialects.tables import ROWS
-from django_counters.tenants import makes_cursors
+from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, ROWS, Either, Together
+from django_counters.tenants import makes_cursors, tenant
 
 if TYPE_CHECKING:
     from django_counters.stores.sql.wire import Wire
-
 
 Explain = Callable[[Error, bool], None]
 
@@ -530,3 +528,61 @@ def aware(moment: datetime | str, *, local: bool) -> datetime:
     return (
         timezone.make_aware(found) if local and not settings.USE_TZ else found.replace(tzinfo=UTC)
     )
+
+
+# Databases in the memory of a process all have the same few names.
+_PROCESS = secrets.token_hex(6)
+# What tests add, so that each of them counts on its own.
+_apart = ""
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Count in parts that nothing else knows, in this process."""
+    global _apart  # noqa: PLW0603
+    before, _apart = _apart, f" {secrets.token_hex(6)}"
+    try:
+        yield
+    finally:
+        _apart = before
+
+
+def isolation() -> str:
+    """Return what the innermost block of `isolated` adds; "" outside."""
+    return _apart
+
+
+def part_of(using: str) -> str:
+    """Return the text that keeps tenants and tests apart in Redis; "" for a site without tenants.
+
+    A site may call its database by several names, such as that of a pool, so these do not count.
+    """
+    settings = connections[using].settings_dict
+    root, _ = os.path.splitext(str(settings["TEST"].get("NAME") or TEST_DATABASE_PREFIX))
+    is_of_tests = _is_in_memory(using) or str(settings["NAME"]).startswith(root)
+    name = tenant()
+    return (_place_of(using) if is_of_tests else "") + _apart + (name and f"\0{name}")
+
+
+def _place_of(using: str) -> str:
+    name = str(connections[using].settings_dict["NAME"])
+    if _is_in_memory(using):
+        return f"{name} {_PROCESS}"
+    on_disk = connections[using].vendor == "sqlite" and not name.startswith("file:")
+    return os.path.realpath(name) if on_disk else name
+
+
+def _is_in_memory(using: str) -> bool:
+    connection: Any = connections[using]
+    return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())
+
+
+def identity_of(using: str) -> str:
+    """What no other database has, not even a restored copy; of SQLite, where its file is."""
+    session = Session(using)
+    sql = session.dialect.landing
+    if not session.dialect.has_server:
+        return _place_of(using)
+    ((may_ask,),) = session.run(sql.may_ask, (), writes=False)
+    ((identity,),) = session.run(sql.whole if may_ask else sql.part, (), writes=False)
+    return str(identity)

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import connections, models
 
 from django_counters.stores.sql.dialects import Pending, Table
-from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
+from django_counters.stores.sql.dialects.spelling import COUNTER, SHARDS, SLOTS
 from django_counters.tables.core import CounterColumns, ShardColumns, SlotColumns
 from django_counters.types import INT8
 

@@ -13,7 +13,7 @@ from django_counters.conditions import Condition, ConditionKind, ConditionResult
 from django_counters.errors import CounterOverflow
 from django_counters.measure import Kind
 from django_counters.stores.sql.cells import CONDITION, MANY, ONE, CellPart, SqlCells
-from django_counters.stores.sql.conditions import SqlConditions
+from django_counters.stores.sql.claims import SqlConditions
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.session import Owner, Session
 from django_counters.stores.sql.tables import RecordKeys

@@ -10,7 +10,7 @@ from django.db.utils import NotSupportedError
 from django.utils.module_loading import import_string
 
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.tables import Pending, Table
+from django_counters.stores.sql.dialects.spelling import Pending, Table
 
 __all__ = ["Dialect", "Pending", "Table", "dialect_of"]
 

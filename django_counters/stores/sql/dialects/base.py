@@ -8,13 +8,21 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 from django_counters.stores.sql.dialects.cells import Cells
-from django_counters.stores.sql.dialects.claims import ClaimSql, LandingStatements
-from django_counters.stores.sql.dialects.conditions import Conditions
-from django_counters.stores.sql.dialects.positions import Positions
-from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
-from django_counters.stores.sql.dialects.tables import Table
-from django_counters.stores.sql.dialects.totals import Fold, NamedTotals, Reads, Totals
+from django_counters.stores.sql.dialects.claims import (
+    ClaimSql,
+    Conditions,
+    LandingStatements,
+    Positions,
+)
+from django_counters.stores.sql.dialects.spelling import Spelling, Table
+from django_counters.stores.sql.dialects.totals import (
+    Fold,
+    NamedTotals,
+    Reads,
+    Rights,
+    SpreadStatements,
+    Totals,
+)
 
 
 class Errors:

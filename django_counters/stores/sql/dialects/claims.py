@@ -1,12 +1,13 @@
-"""The statements of claims, whose rows say that something was done, and of flushes."""
+"""Statements about claims, conditions and positions: rows that decide whether a change counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, Spelling
-from django_counters.stores.sql.dialects.tables import TOKENS
+from django_counters.conditions import ConditionKind
+from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, TOKENS, Spelling, Table
+from django_counters.stores.sql.dialects.totals import SpreadStatements, Totals
 
 BATCHES = "django_counters_counterbatch"
 SOURCES = "django_counters_countersource"
@@ -176,3 +177,162 @@ class LandingStatements:
             "SELECT r.*, NULL FROM ({}) r UNION ALL SELECT NULL, NULL, NULL, generation "
             f"FROM {BATCHES} WHERE generation {spelling.among('uuid')}"
         )
+
+
+class Conditions:
+    """Makes and deletes the rows of conditions."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._in = spelling
+
+    def claim(self, kind: ConditionKind) -> str:
+        """Make a row, unless there is one. Parameters: its columns. Rows: one if it is new."""
+        return f"{self._insert(kind)} DO NOTHING RETURNING 1"
+
+    def renew(self, kind: ConditionKind) -> str:
+        """Do the same, or set the moment of a row that was made until another moment.
+
+        Parameters: its columns, that moment.
+        """
+        *key, made = (column.name for column in kind.columns)
+        return (
+            f"{self._insert(kind)} ({', '.join(key)}) DO UPDATE SET {made} = EXCLUDED.{made} "
+            f"WHERE a.{made} <= %s RETURNING 1"
+        )
+
+    def _insert(self, kind: ConditionKind) -> str:
+        names = ", ".join(column.name for column in kind.columns)
+        values = ", ".join("%s" for _ in kind.columns)
+        return f"INSERT INTO {kind.table} AS a ({names}) VALUES ({values}) ON CONFLICT"
+
+    def release(self, kind: ConditionKind) -> str:
+        """Delete a row. Parameters: its columns but the last. Rows: when it was made."""
+        *key, made = (column.name for column in kind.columns)
+        return (
+            f"DELETE FROM {kind.table} WHERE {' AND '.join(f'{name} = %s' for name in key)} "
+            f"RETURNING {made}"
+        )
+
+    def hold(self, table: Table) -> str:
+        """Keep others from deleting a record until the transaction ends. Parameters: its key.
+
+        A transaction that deletes one holds it, and then deletes its rows: so a transaction that
+        deletes such a row by itself holds the record before it. Empty if there is one writer.
+        """
+        held = f"SELECT 1 FROM {table.name} WHERE {table.key} = %s{self._in.kept}"
+        return held if self._in.kept and table.value and table.pending.record else ""
+
+    def totals(
+        self,
+        kind: ConditionKind,  # noqa: ARG002
+        sql: Totals,  # noqa: ARG002
+        table: Table,  # noqa: ARG002
+        one: str,  # noqa: ARG002
+        by: int,  # noqa: ARG002
+        *,
+        alone: bool,  # noqa: ARG002
+    ) -> str | None:
+        """Return one statement that adds one to a total, or takes one away, on a condition.
+
+        The row comes first. Parameters: its columns; if one is taken away from a record, that of
+        `hold`; limit, and with ``kind.whole`` for a named counter nothing else; those of a change;
+        those of ``one``, which reads a value. Rows: none if the record is missing; the new value,
+        and the present one if the row was not as it has to be. If both are NULL, the change was
+        refused, and the row is as it was. None: the database has no such statement.
+
+        ``alone``: without cells. The row may then be one text, which has "=" before the present
+        value.
+        """
+        return None
+
+    def spread(
+        self,
+        kind: ConditionKind,  # noqa: ARG002
+        sql: SpreadStatements,  # noqa: ARG002
+        table: Table,  # noqa: ARG002
+        one: str,  # noqa: ARG002
+        by: int,  # noqa: ARG002
+        *,
+        alone: bool,  # noqa: ARG002
+    ) -> str | None:
+        """Return one statement that does the same if increments wait.
+
+        Parameters: the columns of the row; of a record that of `hold`; those of
+        `SpreadStatements.arrange`, or with ``kind.whole`` for a named counter the number of a row;
+        those of ``one``. Rows: the new value, the number of the row that was taken, the present
+        value.
+        """
+        return None
+
+
+POSITIONS = "django_counters_counterposition"
+
+
+class Positions:
+    """Reads, holds and moves rows of positions. "Now" is the server's clock, after all waiting."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        columns = "source, part, position, timeline"
+        given = spelling.rows(source="text", part="text", before="text", after="text", line="text")
+        there = "p.source = u.source AND p.part = u.part"
+        insert = f"INSERT INTO {POSITIONS} ({columns}, moved_at)"
+        #: Make the row of a part, unless there is one. Parameters: source, part.
+        self.make = (
+            f"{insert} VALUES (%s, %s, '', '', {spelling.clock}) ON CONFLICT DO NOTHING RETURNING 1"
+        )
+        #: The rows of a source. Parameters: source. Rows: part, position, timeline.
+        self.found = f"SELECT part, position, timeline FROM {POSITIONS} WHERE source = %s"
+        #: Some of them. Parameters: source, `keys` of parts. Rows: the same.
+        self.among = f"{self.found} AND part {spelling.among('text')}"
+        #: One row, held until the transaction ends. Empty where another transaction holds it.
+        #: Parameters: source, part. Rows: position, timeline.
+        self.hold = (
+            f"SELECT position, timeline FROM {POSITIONS} WHERE source = %s AND part = %s"
+            f"{spelling.held}{spelling.skipping}"
+        )
+        #: Move rows that are where they should be, in one order: a compare-and-set that waits for
+        #: the transaction that is just moving the same. Parameters: `columns` of source, part, from
+        #: where, to where, timeline. Rows: source and part of those that were moved.
+        self.move = (
+            f"WITH u AS (SELECT * FROM {given}) {insert} "
+            f"SELECT u.source, u.part, u.after, u.line, {spelling.clock} FROM u "
+            f"WHERE u.before = '' OR EXISTS (SELECT 1 FROM {POSITIONS} p WHERE {there}) "
+            "ORDER BY u.source, u.part ON CONFLICT (source, part) DO UPDATE SET "
+            "position = EXCLUDED.position, timeline = EXCLUDED.timeline, "
+            f"moved_at = EXCLUDED.moved_at WHERE {POSITIONS}.position = (SELECT u.before FROM u "
+            "WHERE u.source = EXCLUDED.source AND u.part = EXCLUDED.part) "
+            f"AND {POSITIONS}.timeline IN ('', EXCLUDED.timeline) RETURNING source, part"
+        )
+        #: Put one row somewhere, wherever it was. Parameters: source, part, position, timeline.
+        self.put = (
+            f"{insert} VALUES (%s, %s, %s, %s, {spelling.clock}) ON CONFLICT (source, part) "
+            "DO UPDATE SET position = EXCLUDED.position, timeline = EXCLUDED.timeline, "
+            "moved_at = EXCLUDED.moved_at RETURNING 1"
+        )
+        #: Say in which history a row means something. It waits for the transaction that moves the
+        #: row. Parameters: timeline, source, part. Rows: position.
+        self.label = (
+            f"UPDATE {POSITIONS} SET timeline = %s WHERE source = %s AND part = %s "
+            "RETURNING position"
+        )
+        #: The same where it is one of two. Parameters: timeline, source, part, timelines. Rows: 1.
+        self.relabel = (
+            f"UPDATE {POSITIONS} SET timeline = %s WHERE source = %s AND part = %s "
+            "AND timeline IN (%s, %s) RETURNING 1"
+        )
+        #: Say that a row is of now, and nothing else; make it where there is none. Parameters:
+        #: source, part.
+        self.touch = (
+            f"{insert} VALUES (%s, %s, '', '', {spelling.clock}) ON CONFLICT (source, part) "
+            f"DO UPDATE SET moved_at = {spelling.clock} RETURNING 1"
+        )
+        #: The rows of sources from one on and before another one, and how many microseconds ago
+        #: each was moved. Parameters: the two. Rows: source, part, position, timeline, how many.
+        ago = f"{spelling.microseconds} - {spelling.since_1970('moved_at')}"
+        self.ages = (
+            f"SELECT source, part, position, timeline, {ago} FROM {POSITIONS} "
+            "WHERE source >= %s AND source < %s"
+        )
+        #: Delete some that are still. Parameters: source, before which moment, how many at most.
+        old = "WHERE source = %s AND moved_at < %s ORDER BY moved_at LIMIT %s"
+        self.prune = spelling.delete_some(POSITIONS, old)

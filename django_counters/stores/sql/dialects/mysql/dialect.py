@@ -1,20 +1,21 @@
-"""MySQL and MariaDB as a dialect."""
+"""The dialect of MySQL and MariaDB."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NoReturn
 from uuid import UUID
 
 from django.db import Error
 
+from django_counters.errors import InvalidConfiguration
 from django_counters.measure import Kind
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.cells import OLD_ROWS, Cells, names
-from django_counters.stores.sql.dialects.claims import LandingStatements
-from django_counters.stores.sql.dialects.mysql.absent import LACKS, absent
+from django_counters.stores.sql.dialects.claims import POSITIONS, LandingStatements, Positions
 from django_counters.stores.sql.dialects.mysql.statements import (
     BY_KEY,
     FOUND,
@@ -28,11 +29,41 @@ from django_counters.stores.sql.dialects.mysql.statements import (
     named_by,
     totals,
 )
-from django_counters.stores.sql.dialects.positions import POSITIONS, Positions
-from django_counters.stores.sql.dialects.spelling import Spelling, Together
-from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
-from django_counters.stores.sql.dialects.tables import Table
-from django_counters.stores.sql.dialects.totals import Fold, Totals
+from django_counters.stores.sql.dialects.spelling import Spelling, Table, Together
+from django_counters.stores.sql.dialects.totals import Fold, Rights, SpreadStatements, Totals
+
+_POSTGRESQL = "on MySQL and MariaDB. Use PostgreSQL"
+#: What isn't offered, and the remedy.
+LACKS: Mapping[str, str] = MappingProxyType(
+    {
+        "ledger": f"The ledger isn't offered {_POSTGRESQL}, or the strategy 'exact' or 'sharded'.",
+        "detour": (
+            f"A cached counter can't go to the ledger {_POSTGRESQL}, or set ON_REDIS_DOWN to "
+            "'exact' or 'raise'."
+        ),
+        "history": f"HISTORY isn't offered {_POSTGRESQL}, or count by period with PER.",
+        "conditions": f"A condition isn't offered {_POSTGRESQL}, or remove the option.",
+    }
+)
+
+
+class Absent:
+    """Stand in place of a topic's statements, and refuse each of them."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            # Python asks what it is.
+            raise AttributeError(name)
+        raise InvalidConfiguration(problem=LACKS[self._what])
+
+
+def absent(what: str) -> Any:
+    """Return the statements of a topic that isn't offered."""
+    return Absent(what)
+
 
 #: What the statements need: SKIP LOCKED, JSON_TABLE and collations that compare bytes.
 OLDEST_MYSQL, OLDEST_MARIADB = (8, 0, 19), (10, 6)

@@ -11,12 +11,29 @@ from uuid import UUID
 
 from django_counters.effects import kinds
 from django_counters.stores.sql.dialects.cells import COLUMNS, names
-from django_counters.stores.sql.dialects.claims import BATCHES, SOURCES, ClaimSql, ClaimTable
-from django_counters.stores.sql.dialects.positions import POSITIONS
-from django_counters.stores.sql.dialects.spelling import Either, Spelling, Together
-from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
-from django_counters.stores.sql.dialects.tables import HORIZON, TOKENS, TOTAL, Table
-from django_counters.stores.sql.dialects.totals import Fold, NamedTotals, Totals
+from django_counters.stores.sql.dialects.claims import (
+    BATCHES,
+    POSITIONS,
+    SOURCES,
+    ClaimSql,
+    ClaimTable,
+)
+from django_counters.stores.sql.dialects.spelling import (
+    HORIZON,
+    TOKENS,
+    TOTAL,
+    Either,
+    Spelling,
+    Table,
+    Together,
+)
+from django_counters.stores.sql.dialects.totals import (
+    Fold,
+    NamedTotals,
+    Rights,
+    SpreadStatements,
+    Totals,
+)
 
 # Waiting.
 

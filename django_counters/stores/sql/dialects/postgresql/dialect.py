@@ -8,7 +8,6 @@ from typing import Any
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.claims import BATCHES, LandingStatements
 from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
-from django_counters.stores.sql.dialects.postgresql.conditions import PostgresConditions
 from django_counters.stores.sql.dialects.postgresql.functions import (
     BEYOND_QUOTA,
     install,
@@ -19,6 +18,7 @@ from django_counters.stores.sql.dialects.postgresql.statements import (
     FunctionTotals,
     GroupedFold,
     PostgresClaims,
+    PostgresConditions,
     ShardRights,
     Shards,
     SlotRights,
@@ -26,9 +26,8 @@ from django_counters.stores.sql.dialects.postgresql.statements import (
     address_of,
     chosen,
 )
-from django_counters.stores.sql.dialects.spread import Rights, SpreadStatements
-from django_counters.stores.sql.dialects.tables import HORIZON, Table
-from django_counters.stores.sql.dialects.totals import Fold, Reads, Totals
+from django_counters.stores.sql.dialects.spelling import HORIZON, Table
+from django_counters.stores.sql.dialects.totals import Fold, Reads, Rights, SpreadStatements, Totals
 
 # A tenant may have a schema of its own.
 _PLACE = (

@@ -1,10 +1,4 @@
-"""The functions that run inside PostgreSQL.
-
-A function keeps the plans of its statements for as long as a connection lives, where a statement
-that arrives as text is parsed and planned each time: an increment through a function takes less
-time than the bare statement. `install` puts them beside the tables; they touch nothing else,
-and run with the rights of their caller.
-"""
+"""The functions of the core on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -21,10 +15,165 @@ from django_counters.errors import InvalidConfiguration
 from django_counters.features import features
 from django_counters.measure import OWN_KINDS, SUM, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
-from django_counters.stores.sql.dialects.postgresql import right_functions, tail_functions
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
-from django_counters.stores.sql.dialects.postgresql.tail_functions import INDEXED, PLANNED_ONCE
-from django_counters.stores.sql.dialects.tables import COUNTER, SHARDS, SLOTS
+from django_counters.stores.sql.dialects.spelling import COUNTER, DELTAS, HORIZON, SHARDS, SLOTS
+
+# Every statement finds its rows by an index. A plan that was made while a table was small would
+# read all of it, and a connection keeps its plans while the table grows.
+INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
+
+# Counters differ in how many rows they have. A plan for each call would fit them better, but to
+# make it takes longer than to use one that fits all.
+PLANNED_ONCE = f"{INDEXED} SET plan_cache_mode = force_generic_plan"
+
+# Clients' clocks may be ahead by so much.
+AHEAD = "INTERVAL '1 hour'"
+
+SEQUENCE = f"{DELTAS}_seq_seq"
+# How far entries are numbered.
+NUMBERED = f"COALESCE(pg_sequence_last_value('{SEQUENCE}'::regclass), 0)"
+
+# Whether the ledger was ever used. A role without a right on the sequence can't know.
+USED = (
+    f"(CASE WHEN has_sequence_privilege('{SEQUENCE}', 'USAGE, SELECT') THEN {NUMBERED} > 0 "
+    "ELSE true END)"
+)
+# Entries of a counter without a total wait only if its row was deleted. New counters have no row
+# either, sharded ones until their first rollup. They pay for a look at the partitions only in a
+# database whose ledger was used.
+LOST = f"t.key IS NULL AND {USED}"
+
+# Where a statement reads the ledger from: read it into h, f and since.
+STATE = f"""
+  SELECT s.horizon, s.fence, s.tail_since INTO h, f, since FROM {HORIZON} s WHERE s.id = 1;
+  h := COALESCE(h, 0);
+  f := COALESCE(f, 0);
+  since := COALESCE(since, '-infinity');
+"""
+WAITS = f"FROM {DELTAS} e WHERE e.xid >= $1 AND e.seq > $2 AND e.created_at >= $3"
+
+# STABLE: reads in the snapshot of the statement that calls it, as that reads the total. EXECUTE
+# plans with the time of the tail at hand. A kept plan would lock all partitions and their indexes,
+# until the caller's transaction ends, before it leaves out those that have nothing of the tail.
+_TAIL = f"""
+CREATE OR REPLACE FUNCTION django_counters_tail(k text)
+RETURNS numeric STABLE {INDEXED} AS $body$
+DECLARE h bigint; f bigint; since timestamptz; waits numeric;
+BEGIN
+  {STATE}
+  EXECUTE 'SELECT SUM(e.delta) {WAITS} AND e.key = $4' INTO waits USING h, f, since, k;
+  RETURN waits;
+END $body$
+"""
+
+_TAILS = f"""
+CREATE OR REPLACE FUNCTION django_counters_tails(ks text[])
+RETURNS TABLE (k text, waits numeric) STABLE {INDEXED} AS $body$
+DECLARE h bigint; f bigint; since timestamptz;
+BEGIN
+  ks := ARRAY(SELECT u.k FROM unnest(ks) AS u (k) LEFT JOIN {COUNTER} t ON t.key = u.k
+    WHERE t.outside IS NOT NULL OR {LOST});
+  IF cardinality(ks) > 0 THEN
+    {STATE}
+    RETURN QUERY EXECUTE 'SELECT e.key::text, SUM(e.delta) {WAITS} AND e.key = ANY ($4) '
+      'GROUP BY e.key' USING h, f, since, ks;
+  END IF;
+END $body$
+"""
+
+# First a row that no transaction holds and that has enough; where there is none, one that is waited
+# for. Each is looked at again once it is held: if others have left too little, the end of the block
+# lets it go. A transaction that waits, or goes on to hold all rows, holds none meanwhile: else two
+# could wait for each other. Where fewer than half of the rows that there may be have enough, what
+# there is has to be shared first: before writers meet at those.
+_TAKE = """
+  IF have < d OR NOT fits OR 2 * rich < LEAST(cap, div(have, d)) THEN
+    RETURN{nothing};
+  END IF;
+  BEGIN
+    SELECT s.{number} INTO wanted FROM {table} s
+    WHERE {owned} AND s.{number} >= pg_backend_pid() % cap AND s.{value} >= d
+    ORDER BY s.{number} LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    IF wanted IS NULL THEN
+      SELECT s.{number} INTO STRICT wanted FROM {table} s
+      WHERE {owned} AND s.{number} >= 0 AND s.{value} >= d
+      ORDER BY s.{number} LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+    END IF;
+    UPDATE {table} s SET {value} = s.{value} - d WHERE {owned} AND s.{number} = wanted;
+    {done}
+  EXCEPTION WHEN no_data_found THEN
+    SELECT s.{number} INTO wanted FROM {table} s
+    WHERE {owned} AND s.{number} >= 0 AND s.{value} >= d ORDER BY random() LIMIT 1;
+  END;
+  BEGIN
+    SELECT s.{number} INTO STRICT wanted FROM {table} s
+    WHERE {owned} AND s.{number} = wanted AND s.{value} >= d FOR NO KEY UPDATE;
+    UPDATE {table} s SET {value} = s.{value} - d WHERE {owned} AND s.{number} = wanted;
+    {done}
+  EXCEPTION WHEN no_data_found THEN
+    RETURN{nothing};
+  END;
+"""
+
+# The value and all rows are of one snapshot. A row below zero, a total below the floor, or entries
+# that wait are of another strategy: then nothing is taken from one row alone.
+_SHARD_RIGHT = (
+    f"""
+CREATE OR REPLACE FUNCTION django_counters_take(
+  d bigint, cap int, bound bigint, k text, OUT v bigint, OUT n int)
+{PLANNED_ONCE} AS $body$
+DECLARE present numeric; have numeric; rich int; fits boolean; wanted int;
+BEGIN
+  SELECT t.value + COALESCE(t.tail, 0) + COALESCE(SUM(s.value), 0),
+    COUNT(*) FILTER (WHERE s.value >= d),
+    t.value >= bound AND COALESCE(t.tail, 0) = 0 AND COALESCE(MIN(s.value), 0) >= 0
+  INTO present, rich, fits
+  FROM (SELECT COALESCE(MAX(c.value), 0) AS value,
+      CASE WHEN COUNT(*) = COUNT(c.outside) AND (COUNT(*) > 0 OR {USED})
+        THEN django_counters_tail(k) END AS tail
+    FROM {COUNTER} c WHERE c.key = k) t
+  LEFT JOIN {SHARDS} s ON s.key = k GROUP BY t.value, t.tail;
+  have := present - bound;
+"""
+    + _TAKE.format(
+        table=SHARDS,
+        owned="s.key = k",
+        number="shard",
+        value="value",
+        nothing="",
+        done="v := present - d; n := wanted; RETURN;",
+    )
+    + """
+END $body$
+"""
+)
+
+_SLOT_RIGHT = (
+    f"""
+CREATE OR REPLACE FUNCTION django_counters_take_slot(
+  d bigint, cap int, bound bigint, kind int, record text, counter text, total bigint)
+RETURNS int {PLANNED_ONCE} AS $body$
+DECLARE have numeric; rich int; fits boolean; wanted int;
+BEGIN
+  SELECT total + COALESCE(SUM(s.count), 0) - bound, COUNT(*) FILTER (WHERE s.count >= d),
+    total >= bound AND COALESCE(MIN(s.count), 0) >= 0
+  INTO have, rich, fits FROM {SLOTS} s
+  WHERE s.record_type_id = kind AND s.record_id = record AND s.name = counter;
+"""
+    + _TAKE.format(
+        table=SLOTS,
+        owned="s.record_type_id = kind AND s.record_id = record AND s.name = counter",
+        number="slot",
+        value="count",
+        nothing=" NULL",
+        done="RETURN wanted;",
+    )
+    + """
+END $body$
+"""
+)
+
+_RIGHTS = (_SHARD_RIGHT, _SLOT_RIGHT)
 
 # The row of a total says whether the counter was ever in the ledger: no other transaction has to
 # look.
@@ -34,7 +183,7 @@ _NOTHING_IN_LEDGER = (
 
 # Entries wait for a counter without a total only if that was deleted. The new total has to say
 # that it is of the ledger, or they would be hidden until the next rollup.
-_LOST = f"""IF {tail_functions.USED} AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
+_LOST = f"""IF {USED} AND NOT EXISTS (SELECT FROM {COUNTER} t WHERE t.key = k) THEN
       waits := django_counters_tail(k);
     END IF;"""
 
@@ -110,7 +259,7 @@ CREATE OR REPLACE FUNCTION django_counters_read(k text, OUT total bigint, OUT wa
 STABLE {INDEXED} AS $body$
 DECLARE kept boolean;
 BEGIN
-  SELECT t.value, t.outside IS NOT NULL OR {tail_functions.LOST},
+  SELECT t.value, t.outside IS NOT NULL OR {LOST},
     (SELECT SUM(s.value) FROM {SHARDS} s WHERE s.key = k)
   INTO total, kept, waits FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k;
   IF kept THEN
@@ -167,7 +316,7 @@ CREATE OR REPLACE FUNCTION django_counters_shard(
 DECLARE result numeric; rows int; {_LIMITS}
 BEGIN
   SELECT d + COALESCE(SUM(s.value), 0) + (SELECT COALESCE(t.value, 0) + CASE
-      WHEN t.outside IS NOT NULL OR {tail_functions.LOST}
+      WHEN t.outside IS NOT NULL OR {LOST}
       THEN COALESCE(django_counters_tail(k), 0)
       ELSE 0 END FROM (SELECT) one LEFT JOIN {COUNTER} t ON t.key = k),
     COALESCE(MAX(s.shard) + 1, 0)
@@ -340,7 +489,7 @@ _FUNCTIONS = (
     _SLOTS_OF,
     _WAITS,
     _SLOT,
-    *right_functions.FUNCTIONS,
+    *_RIGHTS,
     *(_adding(kind) for kind in OWN_KINDS if kind.adds),
     _WITHIN,
 )
@@ -364,7 +513,7 @@ def _wanted() -> dict[str, _Wanted]:
     """The functions of the core and of the installed apps, by their names."""
     # The ledger is imported when it is needed.
     ledger = import_string("django_counters.ledger.postgresql.FUNCTIONS")
-    first = (*tail_functions.FUNCTIONS, *ledger)
+    first = (_TAIL, _TAILS, *ledger)
     owned = [(_CORE, text) for text in (*first, *_FUNCTIONS)]
     for one in features():
         texts = (*map(_adding, (k for k in one.kinds if k.adds)), *one.functions("postgresql"))

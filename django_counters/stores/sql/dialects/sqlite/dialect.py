@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.claims import BATCHES, ClaimSql, LandingStatements
-from django_counters.stores.sql.dialects.tables import DELTAS, HORIZON, Table
+from django_counters.stores.sql.dialects.spelling import DELTAS, HORIZON, Table
 from django_counters.stores.sql.dialects.totals import NamedTotals, Totals
 
 # Claims: there is one writer at a time, so no transaction claims the same concurrently.
