@@ -26,7 +26,7 @@ from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.registry import ledgers
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tables import CounterSource
-from django_counters.tables.core import databases
+from django_counters.tables.schema import databases
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
 from django_counters.upkeep import caches, columns, declared_measures

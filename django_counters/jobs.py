@@ -17,7 +17,7 @@ from django_counters.access import UPKEEP
 from django_counters.errors import CounterError, InvalidConfiguration
 from django_counters.features import Done, Job, absent_app, installed
 from django_counters.options import did_you_mean
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 
 logger = logging.getLogger("django_counters")
 SETTING = "COUNTERS_UPKEEP"

@@ -10,7 +10,7 @@ from django_counters import tables
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.managers import CounterManager, DeltaManager, ShardManager, SlotManager
 from django_counters.tables import *  # noqa: F403 - what are tables alone is listed there
-from django_counters.tables.core import CounterColumns, DeltaColumns, ShardColumns, SlotColumns
+from django_counters.tables.schema import CounterColumns, DeltaColumns, ShardColumns, SlotColumns
 
 __all__ = [
     "AdjustmentRequest",

@@ -19,7 +19,7 @@ from django_counters.fields import CounterField, counter_fields
 from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.reading import check_age
 from django_counters.strategies.declaring import MAX_AGE
-from django_counters.tables.core import SLOTS
+from django_counters.tables.schema import SLOTS
 from django_counters.twins import alters_data
 from django_counters.types import Amount, check_integer
 from django_counters.write.chosen import count, field_change

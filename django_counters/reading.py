@@ -29,7 +29,7 @@ from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Intake, Outside, PendingAmounts
 from django_counters.strategies.declaring import MAX_AGE
-from django_counters.tables.core import COUNTERS, SLOTS, DeltaColumns
+from django_counters.tables.schema import COUNTERS, SLOTS, DeltaColumns
 from django_counters.types import Amounts, Reading, check_key
 from django_counters.write.collector import collector_of
 from django_counters.write.pipeline import outside

@@ -55,8 +55,8 @@ from django_counters.tables import (
     CounterPosition,
     CounterToken,
 )
-from django_counters.tables.core import COUNTERS, SLOTS, CounterColumns
 from django_counters.tables.measured import OfPeriod
+from django_counters.tables.schema import COUNTERS, SLOTS, CounterColumns
 from django_counters.tables.total import TotalField
 from django_counters.write.pages import SOURCE
 from django_counters.write.records import column_of, place_of

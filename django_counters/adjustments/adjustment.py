@@ -44,7 +44,7 @@ from django_counters.strategies.base import (
     refuse_beyond_quotas,
 )
 from django_counters.strategies.declaring import Capabilities
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
 from django_counters.types import (

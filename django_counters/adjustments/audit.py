@@ -19,7 +19,7 @@ from django_counters.clock import shown
 from django_counters.errors import ReadOnlyDatabase
 from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
-from django_counters.tables.core import COUNTERS, ENTRIES, DeltaColumns
+from django_counters.tables.schema import COUNTERS, ENTRIES, DeltaColumns
 from django_counters.tokens import moment_of
 from django_counters.write import pipeline
 

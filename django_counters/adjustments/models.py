@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.tables.core import KeyField
+from django_counters.tables.schema import KeyField
 from django_counters.types import SUBJECT_LENGTH
 
 NAME_LENGTH = 255

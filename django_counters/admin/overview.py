@@ -28,7 +28,7 @@ from django_counters.features import Finding, Section, features
 from django_counters.metrics.doctor import facts_of, to_do
 from django_counters.metrics.facts import PARTS, RECENT, Facts
 from django_counters.models import AdjustmentRequest, Counter, CounterIncident
-from django_counters.tables.core import databases
+from django_counters.tables.schema import databases
 
 _BREAKERS: Mapping[str | None, Any] = MappingProxyType(
     {

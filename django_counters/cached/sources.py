@@ -13,7 +13,7 @@ from django_counters.redis.keys import SlotKeys, space_of
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.session import part_of
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.upkeep import caches
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from django.db.transaction import Atomic
 from django_counters.errors import CounterError
 from django_counters.fields.columns import BaseCounterField, CounterField, counter_fields
 from django_counters.registry import registry
-from django_counters.tables.core import SLOTS
+from django_counters.tables.schema import SLOTS
 from django_counters.write.changes import forget_added, forget_rows
 
 # Deleted records: their amounts in slots, Redis and cells go with them.

@@ -24,7 +24,7 @@ from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.session import aware
 from django_counters.stores.sql.tables import NAMED
 from django_counters.stores.sql.totals import SqlReads
-from django_counters.tables.core import beginning, horizon_of
+from django_counters.tables.schema import beginning, horizon_of
 from django_counters.tokens import AHEAD, Token, mint, moment_of
 from django_counters.types import INT8, Delta
 

@@ -16,7 +16,7 @@ from django_counters.ledger.deltas import deltas_of
 from django_counters.ledger.strategy import DECLARED
 from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import check_token, optional_token
 from django_counters.types import UNBOUNDED, Delta, check_delta, check_key
 from django_counters.values import Appended, AppendedMany

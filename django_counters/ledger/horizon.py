@@ -21,7 +21,7 @@ from django_counters.ledger.deltas import RESTORED
 from django_counters.ledger.sql import statements
 from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterHorizon, CounterPartition
-from django_counters.tables.core import COUNTERS, ENTRIES
+from django_counters.tables.schema import COUNTERS, ENTRIES
 from django_counters.tokens import AHEAD
 from django_counters.types import INT8
 

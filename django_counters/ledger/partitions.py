@@ -18,7 +18,7 @@ from django_counters.stores.base import PartitionBusy
 from django_counters.stores.sql.dialects.spelling import DELTAS
 from django_counters.stores.sql.session import Session, aware
 from django_counters.tables import CounterPartition
-from django_counters.tables.core import ENTRIES, beginning
+from django_counters.tables.schema import ENTRIES, beginning
 
 # Milliseconds to wait for a lock, because other transactions queue behind it.
 HURRY = "200"

@@ -24,7 +24,7 @@ from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
-from django_counters.tables.core import ENTRIES, beginning
+from django_counters.tables.schema import ENTRIES, beginning
 from django_counters.tokens import AHEAD
 
 logger = logging.getLogger("django_counters")

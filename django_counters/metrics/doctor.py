@@ -28,7 +28,7 @@ from django_counters.metrics.facts import (
 )
 from django_counters.registry import ledgers
 from django_counters.tables import CounterIncident
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.upkeep import Stranger
 
 if TYPE_CHECKING:

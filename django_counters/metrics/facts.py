@@ -29,7 +29,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
 from django_counters.stores.sql.session import identity_of
 from django_counters.tables import CounterBatch, CounterIncident
-from django_counters.tables.core import COUNTERS, ENTRIES
+from django_counters.tables.schema import COUNTERS, ENTRIES
 from django_counters.tokens import milliseconds_of, mint, moment_of
 from django_counters.upkeep import Stranger, attempted, caches, contained, places, strangers
 

@@ -30,7 +30,7 @@ from django_counters.metrics import samples
 from django_counters.metrics.samples import Declared, Gathering, Scrape, samples_of
 from django_counters.signals import batch_applied, upkeep_done
 from django_counters.stores.sql.dialects import DIALECTS
-from django_counters.tables.core import databases
+from django_counters.tables.schema import databases
 from django_counters.tenants import tenant
 from django_counters.types import Batch
 

@@ -8,8 +8,8 @@ from typing import Any
 import django.db.models.deletion
 from django.db import migrations, models, router
 
-import django_counters.tables.core
 import django_counters.tables.measure
+import django_counters.tables.schema
 import django_counters.tables.total
 from django_counters.ledger.partitions import ledger_table
 from django_counters.ledger.sql import statements
@@ -96,7 +96,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "key",
-                    django_counters.tables.core.KeyField(
+                    django_counters.tables.schema.KeyField(
                         max_length=200, primary_key=True, serialize=False, verbose_name="key"
                     ),
                 ),
@@ -142,7 +142,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=200, verbose_name="key"),
                 ),
                 ("shard", models.SmallIntegerField(verbose_name="shard")),
                 ("value", models.BigIntegerField(default=0, verbose_name="value")),
@@ -167,11 +167,13 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "record_id",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="record id"),
+                    django_counters.tables.schema.KeyField(
+                        max_length=255, verbose_name="record id"
+                    ),
                 ),
                 (
                     "name",
-                    django_counters.tables.core.KeyField(max_length=100, verbose_name="name"),
+                    django_counters.tables.schema.KeyField(max_length=100, verbose_name="name"),
                 ),
                 ("slot", models.SmallIntegerField(verbose_name="slot")),
                 ("count", models.BigIntegerField(default=0, verbose_name="count")),
@@ -203,7 +205,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "digest",
-                    django_counters.tables.core.DigestField(
+                    django_counters.tables.schema.DigestField(
                         primary_key=True, serialize=False, verbose_name="digest"
                     ),
                 ),
@@ -250,7 +252,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "source",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="source"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="source"),
                 ),
                 ("slot", models.SmallIntegerField(verbose_name="slot")),
                 (
@@ -324,7 +326,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=200, verbose_name="key"),
                 ),
                 ("entries", models.BigIntegerField(verbose_name="entries")),
                 (
@@ -355,7 +357,7 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(verbose_name="created at")),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=200, verbose_name="key"),
                 ),
                 ("delta", models.BigIntegerField(verbose_name="delta")),
                 (
@@ -389,27 +391,27 @@ class Migration(migrations.Migration):
                 (
                     "as_of",
                     models.DateTimeField(
-                        default=django_counters.tables.core.beginning, verbose_name="as of"
+                        default=django_counters.tables.schema.beginning, verbose_name="as of"
                     ),
                 ),
                 (
                     "tail_since",
                     models.DateTimeField(
-                        default=django_counters.tables.core.beginning, verbose_name="tail since"
+                        default=django_counters.tables.schema.beginning, verbose_name="tail since"
                     ),
                 ),
                 ("mark_xid", models.BigIntegerField(default=0, verbose_name="mark")),
                 (
                     "mark_at",
                     models.DateTimeField(
-                        default=django_counters.tables.core.beginning,
+                        default=django_counters.tables.schema.beginning,
                         verbose_name="time of the mark",
                     ),
                 ),
                 (
                     "rolled_up_at",
                     models.DateTimeField(
-                        default=django_counters.tables.core.beginning,
+                        default=django_counters.tables.schema.beginning,
                         verbose_name="rolled up at",
                     ),
                 ),
@@ -485,7 +487,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 ("to", models.BigIntegerField(blank=True, null=True, verbose_name="new value")),
                 ("by", models.BigIntegerField(blank=True, null=True, verbose_name="change")),
@@ -602,7 +604,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 ("before", models.BigIntegerField(verbose_name="before")),
                 ("after", models.BigIntegerField(verbose_name="after")),
@@ -686,7 +688,7 @@ class Migration(migrations.Migration):
                 ("id", models.AutoField(primary_key=True, serialize=False)),
                 (
                     "name",
-                    django_counters.tables.core.KeyField(
+                    django_counters.tables.schema.KeyField(
                         max_length=255, unique=True, verbose_name="name"
                     ),
                 ),
@@ -726,7 +728,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 (
                     "period",
@@ -738,7 +740,7 @@ class Migration(migrations.Migration):
                 ("start", models.DateTimeField(verbose_name="start")),
                 (
                     "tags",
-                    django_counters.tables.core.KeyField(
+                    django_counters.tables.schema.KeyField(
                         blank=True, default="", max_length=200, verbose_name="tags"
                     ),
                 ),
@@ -783,11 +785,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "name",
-                    django_counters.tables.core.KeyField(max_length=60, verbose_name="name"),
+                    django_counters.tables.schema.KeyField(max_length=60, verbose_name="name"),
                 ),
                 (
                     "value",
-                    django_counters.tables.core.KeyField(max_length=60, verbose_name="value"),
+                    django_counters.tables.schema.KeyField(max_length=60, verbose_name="value"),
                 ),
                 (
                     "measure",
@@ -821,11 +823,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "source",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="source"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="source"),
                 ),
                 (
                     "part",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="part"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="part"),
                 ),
                 (
                     "position",
@@ -862,7 +864,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 (
                     "period",
@@ -874,7 +876,7 @@ class Migration(migrations.Migration):
                 ("start", models.DateTimeField(verbose_name="start")),
                 (
                     "tags",
-                    django_counters.tables.core.KeyField(
+                    django_counters.tables.schema.KeyField(
                         blank=True, default="", max_length=200, verbose_name="tags"
                     ),
                 ),

@@ -41,7 +41,7 @@ from django_counters.rest.problems import ApiError, answer
 from django_counters.rest.targets import NamedTarget, Target, access_to, targets_of
 from django_counters.stores.sql.claims import SqlTokens
 from django_counters.stores.sql.tables import NAMED
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token, check_token, mint
 from django_counters.types import Reading, namespace_of
 from django_counters.write import pipeline

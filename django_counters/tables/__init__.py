@@ -10,7 +10,9 @@ if apps.apps_ready and not apps.is_installed("django_counters"):
     raise ImproperlyConfigured('Counters need "django_counters" in INSTALLED_APPS. Add it.')
 
 from django_counters.tables.cell import CounterCell
-from django_counters.tables.core import (
+from django_counters.tables.measure import CounterMeasure, CounterTag
+from django_counters.tables.occurrence import CounterOccurrence
+from django_counters.tables.schema import (
     CounterArchive,
     CounterBatch,
     CounterHorizon,
@@ -20,8 +22,6 @@ from django_counters.tables.core import (
     CounterSource,
     CounterToken,
 )
-from django_counters.tables.measure import CounterMeasure, CounterTag
-from django_counters.tables.occurrence import CounterOccurrence
 from django_counters.tables.total import TotalField
 
 __all__ = [

@@ -8,8 +8,8 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.measure import SUM, TAGS_LENGTH, Kind
-from django_counters.tables.core import KeyField
 from django_counters.tables.measured import OfPeriod, Period
+from django_counters.tables.schema import KeyField
 
 
 class ShardedNumber(OfPeriod):

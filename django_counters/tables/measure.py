@@ -8,7 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.measure import TAG_LENGTH
-from django_counters.tables.core import KeyField
+from django_counters.tables.schema import KeyField
 
 NAME_LENGTH = 255
 SECRET_LENGTH = 32

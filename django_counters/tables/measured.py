@@ -13,8 +13,8 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.measure import Kind, Measure
-from django_counters.tables.core import KeyField
 from django_counters.tables.measure import CounterMeasure
+from django_counters.tables.schema import KeyField
 
 CELL_KEY_LENGTH = 255
 

@@ -30,8 +30,8 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import CountsOnConditions, Intake, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.spread import SHARDED_ELSEWHERE
-from django_counters.tables.core import COUNTERS
 from django_counters.tables.measured import OfCounter, OfPeriod
+from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_key, namespace_of
 from django_counters.values import (

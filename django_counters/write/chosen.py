@@ -23,7 +23,7 @@ from django_counters.strategies.base import (
     refusal,
     refuse_beyond_quotas,
 )
-from django_counters.tables.core import SLOTS
+from django_counters.tables.schema import SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta, Effect, Quota
 from django_counters.values import NewValues

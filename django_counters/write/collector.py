@@ -15,7 +15,7 @@ from django.db import connections
 
 from django_counters.errors import OutcomeUnknown
 from django_counters.registry import registry
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tenants import acting_for, tenant
 from django_counters.types import Cell, Sums, merged
 

@@ -28,7 +28,7 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Claimed, Outside, Raises, Strategy
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token, check_token
 from django_counters.types import (
     INT8,

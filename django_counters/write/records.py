@@ -16,7 +16,7 @@ from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import RecordKeys
 from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.spread import SLOTTED
-from django_counters.tables.core import (
+from django_counters.tables.schema import (
     COUNTERS,
     NAME_LENGTH,
     RECORD_ID_LENGTH,

@@ -41,7 +41,7 @@ from django_counters.metrics.samples import Sample, Scrape, samples_of, scraping
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
-from django_counters.tables.core import databases
+from django_counters.tables.schema import databases
 from django_counters.testing import apart, override_counters
 from django_counters.values import Result, Unknown
 from tests.admin.reading import html_of

@@ -23,7 +23,7 @@ from django_counters.models import (
     CounterPartition,
 )
 from django_counters.stores.sql.dialects.spelling import DELTAS
-from django_counters.tables.core import beginning
+from django_counters.tables.schema import beginning
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep import verify

@@ -23,7 +23,7 @@ from django_counters.metrics.prometheus import CountersCollector
 from django_counters.metrics.samples import PARTS, Gathering, Sample, Scrape, samples_of, scraping
 from django_counters.models import Counter, CounterIncident
 from django_counters.stores.sql.incidents import record
-from django_counters.tables.core import CounterHorizon
+from django_counters.tables.schema import CounterHorizon
 from django_counters.testing import override_counters
 from tests.redis.counting import eventually
 from tests.settling import roll_up

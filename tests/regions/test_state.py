@@ -23,7 +23,7 @@ from django_counters.metrics.doctor import examine, facts_of
 from django_counters.metrics.facts import PARTS
 from django_counters.models import CounterPosition
 from django_counters.registry import registry
-from django_counters.tables.core import databases
+from django_counters.tables.schema import databases
 from tests.regions.regions import EU, US, Region, _regional, exchange  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db(databases=["default", "other"])

@@ -41,7 +41,7 @@ from django_counters.projections.event import Who, actor_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import Strategy
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token, check_token, mint
 from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_delta

@@ -20,7 +20,7 @@ from django_counters.projections.event import Event, Who, actor_of
 from django_counters.reading import check_keys
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.twins import alters_data, twin
 from django_counters.values import Result
 from django_counters.write.changes import Change, Ref

@@ -22,7 +22,7 @@ from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterMeasure
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tables.total import TotalField
 from django_counters.types import UNBOUNDED, namespace_of
 from django_counters.upkeep import columns

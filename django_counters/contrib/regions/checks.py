@@ -18,7 +18,7 @@ from django_counters.contrib.regions.attribute import attribute_problems
 from django_counters.contrib.regions.declared import SENT, is_regional, region_problems
 from django_counters.contrib.regions.sql import STATEMENTS, UNOFFERED
 from django_counters.hints import HINTS as CORE
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 
 #: How to correct each finding, by its id.
 HINTS: Mapping[str, str] = MappingProxyType(

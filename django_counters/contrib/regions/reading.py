@@ -14,7 +14,7 @@ from django_counters.reading import check_keys, reading_alias, with_owed
 from django_counters.registry import registry
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.declaring import Recipe
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.twins import twin
 from django_counters.types import check_key
 

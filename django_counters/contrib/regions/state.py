@@ -23,7 +23,7 @@ from django_counters.metrics.facts import reason_of
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Age
 from django_counters.tables import CounterPosition
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tenants import acting_for, tenant
 
 #: A region that publishes and copies every few seconds has missed several turns.

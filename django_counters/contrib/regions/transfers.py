@@ -29,7 +29,7 @@ from django_counters.errors import (
 from django_counters.registry import registry
 from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token
 from django_counters.twins import alters_data, twin
 from django_counters.types import check_integer, check_key, key_range, why_no_key

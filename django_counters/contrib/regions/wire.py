@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from django_counters.contrib.regions.marks import IncarnationMark, Label, Marks
 from django_counters.contrib.regions.models import REGION_LENGTH
 from django_counters.contrib.regions.sql import EntryPage
-from django_counters.tables.core import POSITION_LENGTH
+from django_counters.tables.schema import POSITION_LENGTH
 
 # Surrogates, which JSON can contain and databases can't.
 _HALVES = re.compile("[\ud800-\udfff]")

@@ -6,7 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.features import needs
-from django_counters.tables.core import KeyField
+from django_counters.tables.schema import KeyField
 from django_counters.types import KEY_LENGTH
 
 needs("django_counters.contrib.series")

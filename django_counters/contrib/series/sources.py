@@ -23,7 +23,7 @@ from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterBatch
-from django_counters.tables.core import COUNTERS, ENTRIES
+from django_counters.tables.schema import COUNTERS, ENTRIES
 from django_counters.tables.total import TotalField
 from django_counters.tokens import moment_of
 from django_counters.types import check_key, counter_of

@@ -18,7 +18,7 @@ from django_counters.features import Finding, Gauge, GaugeValue
 from django_counters.metrics.facts import reason_of
 from django_counters.stores.sql.positions import Position
 from django_counters.tables import CounterPosition
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 
 LAG_SECONDS = Gauge(
     "django_counters_stream_lag_seconds",

@@ -22,7 +22,7 @@ from django_counters.measure import Measure
 from django_counters.metrics.facts import Away, attempt
 from django_counters.models import CounterCell
 from django_counters.registry import registry
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 from django_counters.write.chosen import Rows
 
 # Counters of each ranking.

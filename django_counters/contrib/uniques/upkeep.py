@@ -18,7 +18,7 @@ from django_counters.ledger.upkeep import since_rollup
 from django_counters.measure import member_of
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterMeasure
-from django_counters.tables.core import COUNTERS
+from django_counters.tables.schema import COUNTERS
 
 
 def fold(using: str, *, dry_run: bool = False) -> int:

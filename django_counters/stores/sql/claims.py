@@ -18,7 +18,7 @@ from django_counters.errors import RetryTransaction, TokenConflict, TokenExpired
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.dialects.claims import TOKENS_USED, ClaimTable
 from django_counters.stores.sql.session import Session
-from django_counters.tables.core import ENTRIES, horizon_of
+from django_counters.tables.schema import ENTRIES, horizon_of
 from django_counters.tokens import AHEAD, Token, moment_of
 
 _PAGE = 1000

@@ -16,7 +16,7 @@ from django_counters.effects import stored_periods
 from django_counters.measure import OTHER, SEPARATOR, Measure
 from django_counters.stores.sql.session import Session, commits_at_once, is_of_a_test_case
 from django_counters.tables import CounterMeasure, CounterTag
-from django_counters.tables.core import ENTRIES
+from django_counters.tables.schema import ENTRIES
 from django_counters.tenants import acting_for, tenant
 from django_counters.types import Cell, Delta, Effect
 

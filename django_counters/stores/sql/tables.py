@@ -10,7 +10,7 @@ from django.db import connections, models
 
 from django_counters.stores.sql.dialects import Pending, Table
 from django_counters.stores.sql.dialects.spelling import COUNTER, SHARDS, SLOTS
-from django_counters.tables.core import CounterColumns, ShardColumns, SlotColumns
+from django_counters.tables.schema import CounterColumns, ShardColumns, SlotColumns
 from django_counters.types import INT8
 
 # Keys of records: as a text, and as a column holds them.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
-import django_counters.tables.core
+import django_counters.tables.schema
 
 
 class Migration(migrations.Migration):
@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "token",
-                    django_counters.tables.core.KeyField(
+                    django_counters.tables.schema.KeyField(
                         max_length=255, primary_key=True, serialize=False, verbose_name="token"
                     ),
                 ),
@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 ("quantity", models.BigIntegerField(verbose_name="quantity")),
                 ("sold", models.BigIntegerField(default=0, verbose_name="sold")),

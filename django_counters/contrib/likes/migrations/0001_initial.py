@@ -3,7 +3,7 @@ from __future__ import annotations
 import django.db.models.deletion
 from django.db import migrations, models
 
-import django_counters.tables.core
+import django_counters.tables.schema
 
 
 class Migration(migrations.Migration):
@@ -31,11 +31,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 (
                     "actor",
-                    django_counters.tables.core.KeyField(max_length=64, verbose_name="actor"),
+                    django_counters.tables.schema.KeyField(max_length=64, verbose_name="actor"),
                 ),
                 ("created_at", models.DateTimeField(verbose_name="created at")),
                 (

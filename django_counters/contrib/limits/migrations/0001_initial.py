@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
-import django_counters.tables.core
+import django_counters.tables.schema
 
 
 class Migration(migrations.Migration):
@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "digest",
-                    django_counters.tables.core.DigestField(
+                    django_counters.tables.schema.DigestField(
                         primary_key=True, serialize=False, verbose_name="digest"
                     ),
                 ),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
-import django_counters.tables.core
+import django_counters.tables.schema
 
 
 class Migration(migrations.Migration):
@@ -30,11 +30,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=200, verbose_name="key"),
                 ),
                 (
                     "region",
-                    django_counters.tables.core.KeyField(max_length=60, verbose_name="region"),
+                    django_counters.tables.schema.KeyField(max_length=60, verbose_name="region"),
                 ),
                 ("incarnation", models.IntegerField(verbose_name="incarnation")),
                 ("value", models.BigIntegerField(verbose_name="value")),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.db import migrations, models
 
-import django_counters.tables.core
+import django_counters.tables.schema
 
 
 class Migration(migrations.Migration):
@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=200, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=200, verbose_name="key"),
                 ),
                 ("moment", models.DateTimeField(db_index=True, verbose_name="moment")),
                 ("value", models.BigIntegerField(verbose_name="value")),

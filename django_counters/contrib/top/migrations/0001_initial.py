@@ -5,7 +5,7 @@ from typing import Any
 import django.db.models.deletion
 from django.db import migrations, models, router
 
-import django_counters.tables.core
+import django_counters.tables.schema
 
 
 def leave_room_in_pages(apps: Any, schema_editor: Any) -> None:
@@ -51,7 +51,7 @@ class Migration(migrations.Migration):
                 ("start", models.DateTimeField(verbose_name="start")),
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 ("value", models.BigIntegerField(verbose_name="value")),
                 (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import django.db.models.deletion
 from django.db import migrations, models
 
-import django_counters.tables.core
+import django_counters.tables.schema
 
 
 class Migration(migrations.Migration):
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 (
                     "period",
@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                 ("start", models.DateTimeField(verbose_name="start")),
                 (
                     "tags",
-                    django_counters.tables.core.KeyField(
+                    django_counters.tables.schema.KeyField(
                         blank=True, default="", max_length=200, verbose_name="tags"
                     ),
                 ),
@@ -74,7 +74,7 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "key",
-                    django_counters.tables.core.KeyField(max_length=255, verbose_name="key"),
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
                 ),
                 (
                     "period",
@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 ("start", models.DateTimeField(verbose_name="start")),
                 (
                     "tags",
-                    django_counters.tables.core.KeyField(
+                    django_counters.tables.schema.KeyField(
                         blank=True, default="", max_length=200, verbose_name="tags"
                     ),
                 ),
