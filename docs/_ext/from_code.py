@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import django_counters
-from django_counters import access, conf, exceptions
+from django_counters import access, conf, errors
 from django_counters.contrib.streams import declared as streams
 from django_counters.features import actions
 from django_counters.metrics import samples
@@ -181,10 +181,10 @@ def errors_rows() -> Iterator[Row]:
     """All errors and what they carry, the base first."""
     found = sorted(PACKAGE.glob("contrib/*/errors.py"))
     paths = [f"django_counters.contrib.{path.parent.name}.errors" for path in found]
-    modules = [exceptions, *map(import_module, paths)]
+    modules = [errors, *map(import_module, paths)]
     for cls in (one for module in modules for one in _own_classes(module)):
-        if issubclass(cls, exceptions.CounterError):
-            bases = [base for base in cls.__bases__ if base is not exceptions.CounterError]
+        if issubclass(cls, errors.CounterError):
+            bases = [base for base in cls.__bases__ if base is not errors.CounterError]
             message = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", _first_line(cls))
             carried = inspect.get_annotations(cls)
             yield f"`{cls.__name__}`", _listed(map(_importable, bases)), message, _listed(carried)

@@ -171,7 +171,7 @@ def test_a_gauge_that_is_not_declared_is_left_out_and_reported(
 def second(name: str = "shop.second", **declared: Any) -> Any:
     """Return an app that declares something of its own."""
     feature = type("Second", (Feature,), declared)()
-    return SimpleNamespace(name=name, counters_feature=feature, get_models=lambda **_: ())
+    return SimpleNamespace(name=name, counters_feature=feature, get_models=lambda *_, **__: ())
 
 
 @pytest.mark.parametrize(
