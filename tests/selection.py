@@ -69,6 +69,9 @@ TABLE = {
     "docs/test_walks.py": Row(("mariadb",), "statements of MySQL"),
     "example": Row(NOWHERE, "a site on what the other rows prove"),
     "extension": Row(("dialect", "pair", "newest"), "what an app adds, down to Django's apps"),
+    "extension/test_streaks.py": Row(
+        ("dialect", "mariadb", "pair", "newest"), "rows of an app, down to their SQL"
+    ),
     "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
     "fields": Row(("dialect", "pair", "newest"), "model fields are Django's"),
     "holds": Row(SQL, "what is held and sold, down to its SQL"),

@@ -21,6 +21,7 @@ from django_counters.features import (
 )
 from django_counters.options import Option
 from django_counters.projections.base import Projection
+from tests.extension.streaks import STREAK, STREAKS, TAGGED
 
 if TYPE_CHECKING:
     from django_counters.strategies.base import Intake
@@ -66,7 +67,10 @@ class Moods(Feature):
             in_namespaces="E100",
             in_fields="E101",
         ),
+        *STREAKS,
     )
+    kinds = (STREAK, TAGGED)
+    tables = (STREAK.table, TAGGED.table)
     namespace_options = (
         Option(
             "SHARED", False, "True or False", "Others count it, too.", lambda one: one in (0, 1)
