@@ -105,6 +105,7 @@ class TestNotKnown:
             assert (caught.value.key, caught.value.since) == (KEY, since)
         assert hours.last("3d").partial().total() == 7
         assert ask(KEY).per("week").last(1).partial().total() == 7
+        assert ask(KEY).partial().total() == 7
 
     def test_hours_of_days(self) -> None:
         for days in range(3):

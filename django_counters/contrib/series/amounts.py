@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -58,7 +58,7 @@ _WITHOUT = {
     RECORDED: "recorded totals have no tags",
     NONE: UNDECLARED,
 }
-_FIRST, _END = datetime(1970, 1, 1), datetime(9000, 1, 1)  # noqa: DTZ001
+_ALWAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))
 
 
 def read_amounts(
@@ -324,7 +324,7 @@ def _starts_of_entries(selection: SeriesSelection, *, summed: bool) -> Sequence[
         if span.by is not None:
             return span.shown(span.starts(clock.utc(), zone), zone)
         if summed and span.is_open:
-            return [clock.meant(_FIRST), clock.meant(_END)]
+            return _ALWAYS
         return span.shown(span.bounds(clock.utc()), zone)
 
 
@@ -386,7 +386,7 @@ def _starts_of_totals(
     by = recorded_period(registry.policy(keys[0]).options)
     measure = Measure(selection.source.label, (by,))
     known = StoredSpan(measure, timezone.get_default_timezone(), {by: max(first.values())})
-    return plan(known, selection.span, summed=summed).starts
+    return plan(known, selection.span, summed=summed).starts or _ALWAYS
 
 
 def totals_at(
