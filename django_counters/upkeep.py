@@ -45,6 +45,7 @@ from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded, SqlFolding
 from django_counters.stores.sql.incidents import record
+from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, slots
 from django_counters.tables import (
@@ -371,11 +372,11 @@ def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
         return 0
     for table in OfPeriod.tables():
         table.before_pruning(using)
-    return sum(_prune(measure, using) for measure in declared_measures(using))
-
-
-def _prune(measure: Measure, using: str) -> int:
     measures, cells = registry.measures(using), SqlCells(Session(using))
+    return sum(_prune(measure, measures, cells) for measure in declared_measures(using))
+
+
+def _prune(measure: Measure, measures: SqlMeasures, cells: SqlCells) -> int:
     stored, gone = measures.find(measure.name), 0
     if stored is None:
         return gone

@@ -56,12 +56,14 @@ def effects_of(
         InvalidActor: ``who`` cannot be one, or is given to a decrement.
     """
     at, tags, who = event
-    if measure is None or not (measure.per or stored_periods(measure)):
+    names_who = measure is not None and who is not None and names_members(measure)
+    if measure is None or not (measure.per or names_who or stored_periods(measure)):
         if event == PLAIN:
             return ()
         asked = "tags" if tags is not None else "at" if at is not None else "who"
         raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
-    _check_who(measure, key, by, who)
+    if who is not None:
+        _check_who(key, by, who, is_named=names_who)
     now = clock.utc()
     moment = None if at is None else checked_moment(at, now)
     named = _checked_tags(measure, key, tags)
@@ -86,10 +88,8 @@ def effects_of(
     return (*effects, *(Effect(cell._replace(member=member), 1) for cell in found.sets))
 
 
-def _check_who(measure: Measure, key: str, by: int, who: Who) -> None:
-    if who is None:
-        return
-    if not names_members(measure):
+def _check_who(key: str, by: int, who: Who, *, is_named: bool) -> None:
+    if not is_named:
         raise UnsupportedSeries(key=key, reason="who needs unique periods, and it declares none")
     if by < 0:
         raise InvalidActor(who=who, reason="a decrement takes no one out of a set; leave who out")
