@@ -262,9 +262,9 @@ class Section(Protocol):
 class Feature:
     """What one app adds. It overrides what it needs; each method here adds nothing.
 
-    An error in a job, `prune`, `drifts`, `inquiries` or findings doesn't stop other apps: it is
-    logged, and reported under the app's name. If a server is unavailable, the findings of all apps
-    are unknown. Other errors end what calls the method.
+    An error in `jobs`, a job, `rollup`, `prune`, `drifts`, `gauges`, `inquiries` or findings
+    doesn't stop other apps: it is logged, and reported under the app's name. If a server is
+    unavailable, the findings of all apps are unknown. Other errors end what calls the method.
     """
 
     # Options of namespaces and fields.

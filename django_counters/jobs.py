@@ -15,9 +15,10 @@ from django.utils.translation import gettext_lazy as _
 from django_counters import clock
 from django_counters.access import UPKEEP
 from django_counters.errors import CounterError, InvalidConfiguration
-from django_counters.features import Done, Job, absent_app, installed
+from django_counters.features import Done, Job, absent_app
 from django_counters.options import did_you_mean
 from django_counters.tables.schema import COUNTERS
+from django_counters.upkeep import attempted
 
 logger = logging.getLogger("django_counters")
 SETTING = "COUNTERS_UPKEEP"
@@ -41,8 +42,10 @@ JOBS = (
 )
 
 
-def jobs() -> dict[str, Job]:
+def jobs(failed: dict[str, str] | None = None) -> dict[str, Job]:
     """Return the jobs of this project by name, with the intervals of ``COUNTERS_UPKEEP``.
+
+    Those of an app that fails to declare them are left out; its error is put into ``failed``.
 
     Raises:
         InvalidConfiguration: the setting is wrong.
@@ -51,14 +54,16 @@ def jobs() -> dict[str, Job]:
         raise InvalidConfiguration(problem=problem)
     every = getattr(settings, SETTING, {})
     # None switches a job off.
-    present = (job for _app, job in _declared() if every.get(job.name, job.every) is not None)
+    declared = _declared({} if failed is None else failed)
+    present = (job for _app, job in declared if every.get(job.name, job.every) is not None)
     return {job.name: job._replace(every=every.get(job.name, job.every)) for job in present}
 
 
-def _declared() -> list[tuple[str, Job]]:
-    """Return all jobs, each with its app."""
-    of_apps = ((app, job) for app, feature in installed().items() for job in feature.jobs())
-    declared = [*(("django_counters", job) for job in JOBS), *of_apps]
+def _declared(failed: dict[str, str]) -> list[tuple[str, Job]]:
+    """Return all jobs, each with its app; put the errors of apps into ``failed``."""
+    of_apps = attempted("", lambda feature: [*feature.jobs()], failed)
+    pairs = [("django_counters", JOBS), *of_apps]
+    declared = [(app, job) for app, jobs in pairs for job in jobs]
     # Those of the machine first: increments that arrive are folded by the same run.
     return sorted(declared, key=lambda pair: not pair[1].local)
 
@@ -73,7 +78,8 @@ def unknown(name: object, known: Iterable[str]) -> str:
 def upkeep_problems() -> Iterator[str]:
     """Say what is wrong with ``COUNTERS_UPKEEP``."""
     names: dict[str, list[str]] = {}
-    for app, job in _declared():
+    failed: dict[str, str] = {}
+    for app, job in _declared(failed):
         names.setdefault(job.name, []).append(app)
     declared = getattr(settings, SETTING, {})
     if not isinstance(declared, Mapping):
@@ -84,7 +90,8 @@ def upkeep_problems() -> Iterator[str]:
             yield f"{' and '.join(owners)} have a job {name!r}. Rename that of your app."
     for name, seconds in declared.items():
         if name not in names:
-            yield f"{SETTING}: {unknown(name, names)}"
+            # It may be one of an app that failed.
+            yield from () if failed else (f"{SETTING}: {unknown(name, names)}",)
         elif seconds is not None and not (
             type(seconds) in (int, float) and 0 < seconds <= 366 * _DAY
         ):
@@ -96,14 +103,16 @@ def run(
 ) -> Iterator[tuple[Job, Done | Exception]]:
     """Run all jobs, or those in ``names``, once; yield each with its result or error.
 
-    An error in one job doesn't stop the others. Several processes may run this at once.
+    An error in one job doesn't stop the others. An app that fails to declare its jobs is the last
+    result of a run of all. Several processes may run this at once.
 
     Args:
         using: the database.
         names: which jobs; all, if empty.
         due: leave out jobs that some process has begun within their interval.
     """
-    for name, job in jobs().items():
+    failed: dict[str, str] = {}
+    for name, job in jobs(failed).items():
         if names and name not in names:
             continue
         claim = None
@@ -117,6 +126,9 @@ def run(
         if claim is not None and (isinstance(done, Exception) or done.retry):
             _give_back(job, using, claim)
         yield job, done
+    for app, reason in failed.items() if not names else ():
+        text = f"{app} failed: {reason}"
+        yield Job(app, 0, "", ""), Done(text, {}, [text])
 
 
 def do(using: str, names: Sequence[str] = (), *, due: bool = False) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def contained(using: str) -> AbstractContextManager[object]:
 
     PostgreSQL refuses statements in a transaction in which one has failed.
     """
-    return transaction.atomic(using) if connections[using].in_atomic_block else nullcontext()
+    joins = using and connections[using].in_atomic_block
+    return transaction.atomic(using) if joins else nullcontext()
 
 
 def attempted(
@@ -80,11 +81,13 @@ def attempted(
     hook: Callable[[Feature], _Result],
     failed: dict[str, str],
     raised: tuple[type[Exception], ...] = (),
-) -> Iterator[_Result]:
+) -> Iterator[tuple[str, _Result]]:
     """Call a hook of each installed feature: an error in one of them doesn't stop the others.
 
+    Yields each app with its result.
+
     Args:
-        using: the database that it uses.
+        using: the database that it uses; empty if it uses none.
         hook: the call.
         failed: the text of each error is put there, under its app. Its traceback is logged.
         raised: errors of these types are raised instead.
@@ -97,10 +100,10 @@ def attempted(
         except raised:
             raise
         except Exception as error:
-            logger.exception("%s failed in the database %s.", app, using)
+            logger.exception("%s failed%s.", app, f" in the database {using}" if using else "")
             failed[app] = f"{type(error).__name__}: {error}".strip()
         else:
-            yield result
+            yield app, result
 
 
 # Former names of fields and models, as migrations say: the amount under them is theirs.
@@ -445,6 +448,7 @@ class RollupReport:
         entries: how many entries of the ledger were folded.
         waiting: how many entries wait now: of transactions that have not ended, or new.
         others: rows of other apps that were folded, or wait for that in a dry run, by their name.
+        failed: apps that couldn't fold theirs, and the error of each.
     """
 
     rows: int = 0
@@ -455,6 +459,7 @@ class RollupReport:
     entries: int = 0
     waiting: int = 0
     others: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def rollup(
@@ -492,8 +497,9 @@ def rollup(
             report.counters += folded.counters
             report.stuck.extend(folded.stuck)
         report.waiting = SqlInquiry(NAMED, using).waiting()[0]
-    for feature in features():
-        report.others |= feature.rollup(using, dry_run=dry_run)
+    of_apps = attempted(using, lambda one: one.rollup(using, dry_run=dry_run), report.failed)
+    for _app, others in of_apps:
+        report.others |= others
     if not dry_run:
         if COUNTERS.stands_in(using) and "ledger" in dialect_of(using).lacks:
             # The doctor asks when a rollup has ended. Elsewhere, folding entries stores it.
@@ -551,7 +557,7 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> tuple[dict[str, int], dict[str, 
         cells=prune_cells(using),
         incidents=prune_incidents(using),
     )
-    for rows in attempted(using, lambda feature: feature.prune(using), failed):
+    for _app, rows in attempted(using, lambda feature: feature.prune(using), failed):
         pruned.update(rows)
     return dict(pruned), failed
 
@@ -646,7 +652,7 @@ def verify(
         known = known.annotate(head=Left("key", len(prefix))).filter(head=prefix)
     report.checked = known.count() if keys is None else len(keys)
     if keys is None:
-        for drifts in attempted(using, lambda feature: [*feature.drifts(using)], report.failed):
+        for _app, drifts in attempted(using, lambda one: [*one.drifts(using)], report.failed):
             report.drifts += (drift for drift in drifts if drift.key.startswith(prefix))
     for drift in report.drifts:
         detail = {"expected": drift.expected, "actual": drift.actual}

@@ -59,7 +59,8 @@ def rollup(using: str) -> Done:
     text += "".join(f", {number} {name}" for name, number in report.others.items() if number)
     stuck = ", ".join(report.stuck)
     problems = [f"These do not fit, or have no possible record: {stuck}"] if stuck else []
-    return Done(text, {"database": using, **asdict(report)}, problems)
+    problems += _failures(report.failed)
+    return Done(text, {"database": using, **asdict(report)}, problems, retry=bool(report.failed))
 
 
 def partitions(using: str) -> Done:

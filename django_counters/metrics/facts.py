@@ -252,7 +252,7 @@ def added(
 ) -> Iterator[_F | Finding]:
     """Yield the results of a hook. Its error is a finding; those in ``raised`` are raised."""
     failed: dict[str, str] = {}
-    for results in attempted(using, lambda feature: [*hook(feature, using)], failed, raised):
+    for _app, results in attempted(using, lambda feature: [*hook(feature, using)], failed, raised):
         yield from results
     text = _("the app failed: %(error)s (the log has more)")
     for app, error in failed.items():

@@ -155,7 +155,9 @@ class CountersCollector(Collector):
         }
         for one in found:
             for metric, labels, value in samples_of(one):
-                families[metric.name].add_metric(labels, value)
+                # An app may have failed since it had this value.
+                if family := families.get(metric.name):
+                    family.add_metric(labels, value)
         return families.values()
 
     def _gathering(self, using: str) -> Gathering:

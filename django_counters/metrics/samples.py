@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from django.db import connections
 
-from django_counters.features import Gauge, GaugeValue, features, tallies
+from django_counters.features import Gauge, GaugeValue, tallies
 from django_counters.metrics.doctor import NEEDED, to_do
 from django_counters.metrics.facts import (
     Away,
@@ -27,6 +27,7 @@ from django_counters.metrics.facts import (
 from django_counters.redis.routes import STATES
 from django_counters.tables import CounterIncident
 from django_counters.tenants import acting_for, tenant
+from django_counters.upkeep import attempted
 
 logger = logging.getLogger("django_counters")
 PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
@@ -179,7 +180,8 @@ def declared_for(gauge: Gauge) -> Declared:
 
 def state() -> tuple[Declared, ...]:
     """Return all metrics that are asked on each scrape, including those of apps."""
-    return (*STATE, *(declared_for(gauge) for one in features() for gauge in one.gauges()))
+    of_apps = attempted("", lambda feature: [*map(declared_for, feature.gauges())], {})
+    return (*STATE, *(gauge for _app, gauges in of_apps for gauge in gauges))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery.signals import worker_process_shutdown
 from django.apps import apps
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 from django.db import Error, OperationalError, connection
+from django.test import override_settings
 from django.urls import include, path
 from django.views import View
 
 import django_counters.tasks  # noqa: F401 - its handlers of signals
 from django_counters.checks import check_names
 from django_counters.contrib.holds.apps import Holds
+from django_counters.contrib.uniques.models import CounterMember
 from django_counters.errors import CounterUnavailable
 from django_counters.features import Done, Drift, Feature, Finding, Gauge, GaugeValue
 from django_counters.jobs import run, upkeep_problems
 from django_counters.metrics.facts import Facts, gather
+from django_counters.metrics.prometheus import CountersCollector
 from django_counters.models import Counter
 from django_counters.options import Option
 from django_counters.testing import apart, override_counters
@@ -36,7 +40,7 @@ pytestmark = pytest.mark.django_db
 HOLDS = "django_counters.contrib.holds"
 
 
-def fail(*_: Any) -> Any:
+def fail(*_: Any, **__: Any) -> Any:
     """As a mistake in the app's code. PostgreSQL then refuses the rest of a transaction."""
     try:
         with connection.cursor() as cursor:
@@ -48,8 +52,19 @@ def fail(*_: Any) -> Any:
 @pytest.fixture
 def _holds_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hooks of the first app raise."""
-    for hook in ("prune", "drifts", "findings", "inquiries"):
+    for hook in ("rollup", "prune", "drifts", "findings", "inquiries"):
         monkeypatch.setattr(Holds, hook, fail)
+
+
+@pytest.mark.usefixtures("_holds_fail")
+def test_others_fold() -> None:
+    with override_counters(hits={"UNIQUE": ["day"]}):
+        Counter.objects.increment("hits:a", who=1)
+        out = StringIO()
+        with pytest.raises(CommandError, match=rf"^{HOLDS} failed: .*no_such_table"):
+            call_command("counters", "upkeep", "rollup", "--json", stdout=out)
+    assert json.loads(out.getvalue())["rollup"]["others"] == {"members": 1}
+    assert not CounterMember.objects.exists()
 
 
 @pytest.mark.usefixtures("_holds_fail")
@@ -98,7 +113,7 @@ def once(hook: str, result: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hook of the first app fails the first time."""
     errors = [OperationalError("deadlock detected")]
 
-    def failing_once(*_: object) -> object:
+    def failing_once(*_: object, **__: object) -> object:
         if errors:
             raise errors.pop()
         return result
@@ -112,7 +127,8 @@ def turn(job: str) -> list[Done | Exception]:
 
 
 @pytest.mark.parametrize(
-    ("job", "hook", "result"), [("prune", "prune", {}), ("verify", "drifts", [Drift("b", 0, 1)])]
+    ("job", "hook", "result"),
+    [("rollup", "rollup", {}), ("prune", "prune", {}), ("verify", "drifts", [Drift("b", 0, 1)])],
 )
 def test_the_job_is_done_again_at_the_next_turn(
     job: str, hook: str, result: object, monkeypatch: pytest.MonkeyPatch
@@ -131,6 +147,37 @@ def test_the_job_is_done_again_at_the_next_turn(
 
 def broken(*_: object) -> None:
     raise LookupError("broken")
+
+
+@pytest.mark.parametrize("every", [{}, {"expire": 30, "cheer": 30}])
+def test_others_have_jobs(every: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Holds, "jobs", broken)
+    Mood.objects.create(key="a", text="sad")
+    with override_settings(COUNTERS_UPKEEP=every):
+        with pytest.raises(CommandError, match=rf"^{HOLDS} failed: LookupError: broken$"):
+            output("upkeep")
+        assert Mood.objects.get().text == "calm"
+        assert output("upkeep", "cheer") == "0 cheered up"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_others_have_gauges(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Mood.objects.create(key="a", text="sad")
+    collector = CountersCollector("default", max_age=600, patience=60)
+
+    def values(name: str) -> list[float]:
+        return [s.value for one in collector.collect() if one.name == name for s in one.samples]
+
+    monkeypatch.setattr(Holds, "gauges", broken)
+    assert values(SAD.name) == [1]
+    assert f"{HOLDS} · the app failed: LookupError: broken" in output("doctor")
+    assert f"{HOLDS} failed." in caplog.messages
+    # The last answer of the database still has its values.
+    monkeypatch.setattr(Moods, "gauges", broken)
+    assert values(SAD.name) == []
+    assert values("django_counters_findings") == [2]
 
 
 def test_others_end_with_a_process_of_a_worker(

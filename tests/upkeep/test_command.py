@@ -44,7 +44,7 @@ class TestRollup:
         CounterShard.objects.increment("a", 5)
         expected: dict[str, Any] = {
             **{"database": "default", "counters": 1, "orphans": 0, "left": 0, "stuck": []},
-            **{"entries": 0, "waiting": 0, "rows": 1, "others": {"members": 0}},
+            **{"entries": 0, "waiting": 0, "rows": 1, "others": {"members": 0}, "failed": {}},
         }
         assert json.loads(output("upkeep", "rollup", "--json")) == {"rollup": expected}
         assert Counter.objects.get().value == 5
