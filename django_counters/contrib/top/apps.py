@@ -9,7 +9,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.calendar import PERIODS
-from django_counters.features import Feature
+from django_counters.features import Feature, Leftover
 from django_counters.measure import Kind
 from django_counters.options import Option
 from django_counters.projections.base import Projection, finest_first, period_problems
@@ -75,6 +75,13 @@ class Top(Feature):
             "E034": 'top is a list of periods such as ["day", "week"], for exact and cached '
             "counters.",
         }
+
+    def leftovers(self, using: str) -> Iterator[Leftover]:
+        """Return ranks: ``forget()`` reaches none."""
+        from django_counters.stores.sql.session import Session
+
+        if rows := Session(using).count(*self.tables):
+            yield Leftover("ranks", rows, "delete them")
 
 
 class TopConfig(AppConfig):

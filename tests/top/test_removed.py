@@ -1,0 +1,35 @@
+"""The database check names the ranks that are left."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import modify_settings
+
+from django_counters.checks import check_databases
+from django_counters.contrib.top import CounterRank
+from django_counters.models import Counter
+from django_counters.testing import override_counters
+
+pytestmark = pytest.mark.django_db
+APP = "django_counters.contrib.top"
+
+
+def errors() -> list[str]:
+    """Without the checks of fields: those of the tests were made while the app was there."""
+    return [one.msg for one in check_databases(databases=["default"]) if one.id == "counters.E063"]
+
+
+def test_ranks_are_not_left_behind() -> None:
+    with override_counters(views={"TOP": ["day", "week"]}):
+        Counter.objects.increment("views:site")
+    assert errors() == []
+    with modify_settings(INSTALLED_APPS={"remove": APP}):
+        Counter.objects.forget("views:site")
+        [message] = errors()
+    assert message == (
+        f"{APP!r} isn't installed, and its tables still have ranks (2). To do without it, delete "
+        "them, then run manage.py migrate django_counters_top zero."
+    )
+    CounterRank.objects.all().delete()
+    with modify_settings(INSTALLED_APPS={"remove": APP}):
+        assert errors() == []
