@@ -35,6 +35,7 @@ from django_counters.redis.keys import (
     TOKEN,
     SlotKeys,
     cell_in,
+    cells_in,
     proposed,
     ranks_in,
     set_in,
@@ -288,8 +289,13 @@ class _Read(NamedTuple):
             ValueError: another process has written it.
         """
         if name.startswith(TOKEN):
-            self.tokens[str(UUID(name.removeprefix(TOKEN)))] = _tokened(text)
+            token = str(UUID(name.removeprefix(TOKEN)))
+            self.tokens[token], unknown = _tokened(text)
+            if unknown:
+                self.strange[name] = "\n".join(unknown)
         elif one := set_in(name):
+            if kind_of_members() is None:
+                raise ValueError(name)
             self._take_of_set(*one, text)
         elif name[:1] != "\0":
             cell = cell_in(name)
@@ -325,14 +331,15 @@ def _read(fields: Mapping[str, str]) -> _Read:
     return read
 
 
-def _tokened(text: str) -> Tokened:
+def _tokened(text: str) -> tuple[Tokened, list[str]]:
+    """The increment of a token, and the fields of kinds that no installed app has."""
     first, *fields = text.split("\n")
     by, _, rest = first.partition(" ")
     # Behind the counter stands what tells other tags and moments apart.
     counter, _, _ = rest.partition(" ")
     counter.encode()  # raises for bytes that another program has written
-    cells = tuple(found[1] for field in fields if (found := cell_in(field)))
-    return Tokened(counter, int(by), cells)
+    cells, unknown = cells_in(fields)
+    return Tokened(counter, int(by), tuple(cells)), unknown
 
 
 def _cut(slot: int, reply: Sequence[Any]) -> Cut:

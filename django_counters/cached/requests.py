@@ -28,7 +28,7 @@ from django_counters.redis.keys import (
     TOKEN,
     SlotKeys,
     cell_field,
-    cell_in,
+    cells_in,
     proposed,
     set_in,
     slot_of,
@@ -394,19 +394,22 @@ def _parts_in(
     for one in waiting:
         generation, field, text = one
         if field.startswith(TOKEN):
-            first, *fields = text.split("\n")
+            first, *lines = text.split("\n")
             by = int(first.partition(" ")[0])
-            cells = [told[1] for line in fields if (told := cell_in(line))]
+            cells, unknown = cells_in(lines)
             amounts += [(generation, cell, cell.added(by)) for cell in cells if not cell.member]
-            if any(cell.member for cell in cells):
+            if unknown or any(cell.member for cell in cells):
                 sets.append(one)
-        elif of_set := set_in(field):
+            continue
+        if of_set := set_in(field):
             # How many there are goes with each of them.
             sets += [one] if of_set[2] is not None else []
-        elif (told := cell_in(field)) and told[1].member:
+            continue
+        cells, unknown = cells_in([field])
+        if unknown or any(cell.member for cell in cells):
             sets.append(one)
         else:
-            amounts.append((generation, told and told[1], int(text)))
+            amounts.append((generation, cells[0] if cells else None, int(text)))
     return amounts, sets
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -23,6 +24,10 @@ CELL = "#"
 COUNT, RANKS = "#n", "#r"
 # Registers of one field. Each of them is a character, this one where no member was seen.
 CHUNK, NOBODY = 256, "0"
+
+
+class UnknownKind(ValueError):
+    """A field is of a kind that no installed app has."""
 
 
 class SlotKeys:
@@ -85,6 +90,7 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     """The counter and the cell that a field stands for; None where it is that of a counter.
 
     Raises:
+        UnknownKind: no installed app has its kind, so its table is not known.
         ValueError: it is neither.
     """
     if not field.startswith(CELL) or " " not in field:
@@ -95,13 +101,30 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     of = *_period_in(measure, period, start), tags
     if not last:
         return counter, Cell(*of)
-    if kind := kind_marked(last[0]):
+    mark = last[0]
+    if kind := kind_marked(mark):
         return counter, Cell(*of, kind=kind)
-    member, kind = int(last[0]), kind_of_members()
-    if kind is None:
-        # Its app isn't installed: nobody knows its table.
-        raise ValueError(field)
+    member, kind = 0 if mark.isalpha() else int(mark), kind_of_members()
+    if kind is None or not member:
+        raise UnknownKind(field)
     return counter, Cell(*of, member, kind)
+
+
+def cells_in(fields: Iterable[str]) -> tuple[list[Cell], list[str]]:
+    """The cells that fields stand for, and the fields of kinds that no installed app has.
+
+    Raises:
+        ValueError: one of them is none of ours.
+    """
+    cells, unknown = [], []
+    for field in fields:
+        try:
+            found = cell_in(field)
+        except UnknownKind:
+            unknown.append(field)
+        else:
+            cells += [found[1]] if found else []
+    return cells, unknown
 
 
 def set_in(field: str) -> tuple[str, Cell, int | None] | None:
@@ -117,7 +140,7 @@ def set_in(field: str) -> tuple[str, Cell, int | None] | None:
     kind, _, numbers = field.partition(".")
     found = cell_in(CELL + numbers)
     is_known = kind == COUNT or kind[2:] in _CHUNKS
-    if found is None or found[1].kind is not SUM or not is_known or kind_of_members() is None:
+    if found is None or found[1].kind is not SUM or not is_known:
         raise ValueError(field)
     return *found, _CHUNKS.get(kind[2:])
 

@@ -16,14 +16,16 @@ from django.apps import apps
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
-from django.test import override_settings
+from django.test import modify_settings, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
+from django_counters.cached.flush import flush
 from django_counters.effects import kinds
 from django_counters.measure import Kind
-from django_counters.models import Counter, CounterCell, CounterMeasure
+from django_counters.models import Counter, CounterCell, CounterIncident, CounterMeasure
 from django_counters.testing import override_counters
+from django_counters.tokens import mint
 from django_counters.upkeep import prune_cells, rollup
 from tests.extension.models import Party, Streak, Tagged
 from tests.extension.streaks import STREAK, TAGGED
@@ -129,6 +131,24 @@ def test_they_are_forgotten_with_their_counter(strategy: str, landed: bool) -> N
             ("hits:b", None): left,
         }
         assert not landed or not rows._base_manager.filter(key="hits:a").exists()
+
+
+def test_the_rest_lands_if_the_app_is_removed_while_they_wait_in_redis() -> None:
+    """Else a token's amount would be in an incident, with all of its periods."""
+    for key in ("hits:a", "hits:b"):
+        with override_counters(hits={"STRATEGY": "cached", **DECLARED}):
+            Counter.objects.increment(key, 5)
+            Counter.objects.increment(key, 4, token=mint(clock.utc()))
+    with (
+        modify_settings(INSTALLED_APPS={"remove": APP}),
+        override_counters(hits={"STRATEGY": "cached", "PER": ["day"]}),
+    ):
+        assert Counter.objects.forget("hits:a") == 9
+        assert flush().quarantined == {}
+        assert Counter.objects.values_of(["hits:a", "hits:b"]) == {"hits:a": 0, "hits:b": 9}
+        assert {c.key: c.value for c in CounterCell.objects.all() if c.value} == {"hits:b": 9}
+    assert all(one.detail["reason"] == "strange" for one in CounterIncident.objects.all())
+    assert not Streak.objects.exists()
 
 
 def test_they_go_with_their_record() -> None:
