@@ -5,8 +5,8 @@ refused change leaves the row alone. If the row to insert exists already, or the
 missing, the counter keeps its value.
 
 An option of an app declares one: its `projections.base.Projection` makes ``{"condition":
-Conditional}`` for the counters that have it. A counter has one at most. Such a counter
-changes only by itself: batch calls and `landing` refuse it.
+Conditional}`` for the counters that have it. A counter has one at most, and checks refuse two. Such
+a counter changes only by itself: batch calls and `landing` refuse it.
 """
 
 from __future__ import annotations

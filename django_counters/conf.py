@@ -273,7 +273,10 @@ def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
     given, parts = projected_options(options), dict[str, Any]()
     for one in projections():
         for name, part in one.make(**given).items():
-            parts[name] = (*parts.get(name, ()), *part) if isinstance(part, tuple) else part
+            if isinstance(part, tuple):
+                parts[name] = (*parts.get(name, ()), *part)
+            elif part is not None:
+                parts[name] = part
     parts["per"] = finest_first(list(set(parts["per"])))
     more = tuple((n, parts.pop(n)) for n in list(parts) if n not in Measure._fields)
     more = tuple(one for one in more if one[1])
@@ -388,13 +391,20 @@ def _value_problems(declared: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
 def conflicts(
     strategy: Declaration, bounds: Bounds, given: Mapping[str, Any], *, of_field: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield which projections cannot stand beside a strategy and bounds."""
-    options = projected_options(given)
+    """Yield which projections cannot stand beside a strategy, bounds and each other."""
+    options, conditions = projected_options(given), list[str]()
     for one in projections():
+        code = one.in_fields if of_field else one.in_namespaces
         for message in one.against(
             **options, strategy=strategy.name, can=strategy.can, bounds=bounds
         ):
-            yield one.in_fields if of_field else one.in_namespaces, message
+            yield code, message
+        condition = None if any(one.problems(**options)) else one.make(**options).get("condition")
+        if condition is not None:
+            conditions.append(condition.option)
+            if len(conditions) > 1:
+                both = " and ".join(conditions)
+                yield code, f"{both} each count on a condition of their own. Remove one of them."
 
 
 def unheld(

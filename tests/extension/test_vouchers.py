@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
-from django.test.utils import CaptureQueriesContext
+from django.db import connection, models, transaction
+from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from django_counters import clock
+from django_counters.checks import check_setting
+from django_counters.conf import measure_of
 from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
@@ -18,11 +21,14 @@ from django_counters.errors import (
     UnsupportedCondition,
     UnsupportedMaximum,
 )
+from django_counters.fields import CounterField
 from django_counters.models import Counter, CounterDelta
 from django_counters.querysets import CounterQuerySet
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
+from tests.extension.apps import Moods
 from tests.extension.models import Party, Voucher
+from tests.extension.vouchers import OncePerVoucher
 
 pytestmark = [pytest.mark.django_db, pytest.mark.needs("conditions")]
 DECLARED: dict[str, Any] = {
@@ -143,3 +149,27 @@ def test_forgetting_a_counter_forgets_its_vouchers() -> None:
     Counter.objects.forget("points:ann")
     assert list(Voucher.objects.values_list("key", flat=True)) == ["points:bob"]
     assert Counter.objects.increment("points:ann", who="x") == 1
+
+
+def test_a_counter_has_one_condition(settings: Any) -> None:
+    both = "once and vouchers each count on a condition of their own. Remove one of them."
+    settings.COUNTERS = {"points": {"ONCE": True, "VOUCHERS": True}}
+    (error,) = check_setting()
+    assert error.msg == f"COUNTERS['points']: {both}"
+    with isolate_apps("tests.extension"):
+
+        class Fair(models.Model):
+            rides = CounterField(once=True, vouchers=True)
+
+        (error,) = Fair.check()
+    assert (error.id, both in error.msg) == ("counters.E101", True)
+
+
+def test_an_option_without_a_condition_leaves_that_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = replace(Moods.options[0], make=lambda **_: {"condition": None})
+    monkeypatch.setattr(Moods, "options", (*Moods.options, late))
+    measure = measure_of("points", {"vouchers": True})
+    assert measure is not None
+    assert measure.condition == OncePerVoucher()
