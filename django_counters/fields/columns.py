@@ -131,7 +131,7 @@ class BaseCounterField(TotalField):
         defaults = {**_COMMON, **{option.name: option.default for option in options}}
         common = {"strategy": self.strategy, "approve_above": self.approve_above}
         declared = {**common, "floor": self.bounds.floor, **self.options}
-        kwargs.update({key: value for key, value in declared.items() if value != defaults[key]})
+        kwargs.update({key: value for key, value in declared.items() if value != defaults.get(key)})
         return name, path, args, kwargs
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
@@ -374,8 +374,14 @@ def _strategy(field: BaseCounterField) -> Iterator[tuple[str, str]]:
             yield "E016", message
     if not field.recipe.can.in_place and not can_be_slotted(field.model):
         yield "E018", f"{field.strategy} needs an integer, UUID or text as primary key."
+    known = conf.field_options(field.strategy, field.options)
     for name, given in field.options.items():
-        option = conf.field_options(field.strategy, field.options)[name]
+        if name not in known:
+            # Tests override INSTALLED_APPS, and the field was made before.
+            app = conf.absent_option(name, of_field=True) or "its app"
+            yield "E062", f"{name} needs {app} in INSTALLED_APPS."
+            continue
+        option = known[name]
         for problem in option.problems(given):
             yield option.code or "E020", problem
         if given != option.default and (owners := _others_with(name, field.strategy)):

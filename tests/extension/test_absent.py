@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
+from django.db import models
 from django.test import Client, modify_settings, override_settings
 
 from django_counters import contrib
 from django_counters.fields import CounterField
+from tests.testapp.models import Note, Talk, Tune
 
 APPS = """
 from dataclasses import replace
@@ -75,6 +79,28 @@ def test_its_option_of_a_field_names_the_app() -> None:
         CounterField(temper="hot")
     with pytest.raises(TypeError, match="unexpected keyword argument 'shared'"):
         CounterField(shared=True)
+
+
+@pytest.mark.parametrize(
+    ("app", "model", "name", "option"),
+    [
+        ("likes", Note, "likes", "once"),
+        ("top", Tune, "hearts", "top"),
+        ("uniques", Talk, "seats", "unique"),
+    ],
+)
+def test_a_field_that_was_made_with_the_app_names_it(
+    app: str, model: type[models.Model], name: str, option: str
+) -> None:
+    """A test that overrides INSTALLED_APPS imports no models again."""
+    field: Any = model._meta.get_field(name)
+    needs = f"{option} needs 'django_counters.contrib.{app}' in INSTALLED_APPS."
+    assert field.check() == []
+    with modify_settings(INSTALLED_APPS={"remove": f"django_counters.contrib.{app}"}):
+        [error] = field.check()
+        with pytest.raises(ImproperlyConfigured, match=re.escape(needs)):
+            field.clone()
+    assert (error.id, error.msg) == ("counters.E062", needs)
 
 
 def test_its_action_of_the_api_names_the_app() -> None:
