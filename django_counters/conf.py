@@ -26,7 +26,6 @@ from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.base import Projection, finest_first
-from django_counters.projections.occurrences import OCCURRENCES
 from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.strategies import exact
@@ -45,7 +44,7 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         "cached": "django_counters.cached.strategy.DECLARED",
     }
 )
-_OWN: tuple[Projection, ...] = (QUOTAS, SERIES, OCCURRENCES)
+_OWN: tuple[Projection, ...] = (QUOTAS, SERIES)
 DEFAULT = "default"
 EXACT = exact.EXACT.recipe()
 

@@ -100,17 +100,8 @@ class Kind:
 
 
 SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd", order=10)
-OCCURRENCE = Kind(
-    "occurrence",
-    "occurrences",
-    "django_counters_counteroccurrence",
-    "mkpstnd",
-    each=True,
-    mark="o",
-    order=40,
-)
 #: The kinds of the core.
-OWN_KINDS = (SUM, OCCURRENCE)
+OWN_KINDS = (SUM,)
 
 
 class Measure(NamedTuple):

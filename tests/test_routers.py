@@ -42,6 +42,7 @@ MODELS = (
     "django_counters_holds.CounterHold",
     "django_counters_likes.CounterActor",
     "django_counters_regions.CounterRegion",
+    "django_counters_series.CounterOccurrence",
     "django_counters_series.CounterSample",
     "django_counters_top.CounterRank",
     "django_counters_uniques.CounterMember",

@@ -23,7 +23,6 @@ FILLFACTORS = {
     "CounterShard": 60,
     "SlottedCounter": 60,
     "CounterCell": 80,
-    "CounterOccurrence": 80,
 }
 
 
@@ -842,66 +841,6 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "counter position",
                 "verbose_name_plural": "counter positions",
-            },
-        ),
-        migrations.CreateModel(
-            name="CounterOccurrence",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "measure_id",
-                        "key",
-                        "period",
-                        "start",
-                        "tags",
-                        "shard",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "key",
-                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
-                ),
-                (
-                    "period",
-                    models.SmallIntegerField(
-                        choices=[(1, "minute"), (2, "hour"), (3, "day"), (4, "week"), (5, "month")],
-                        verbose_name="period",
-                    ),
-                ),
-                ("start", models.DateTimeField(verbose_name="start")),
-                (
-                    "tags",
-                    django_counters.tables.schema.KeyField(
-                        blank=True, default="", max_length=200, verbose_name="tags"
-                    ),
-                ),
-                ("shard", models.SmallIntegerField(default=0, verbose_name="shard")),
-                ("value", models.BigIntegerField(verbose_name="value")),
-                (
-                    "measure",
-                    models.ForeignKey(
-                        db_constraint=False,
-                        db_index=False,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to="django_counters.countermeasure",
-                        verbose_name="measure",
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "counter occurrence",
-                "verbose_name_plural": "counter occurrences",
-                "indexes": [
-                    models.Index(
-                        fields=["measure", "period", "start"], name="counters_occurrences_by_start"
-                    )
-                ],
             },
         ),
         migrations.RunPython(leave_room_in_pages, migrations.RunPython.noop),

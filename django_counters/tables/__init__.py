@@ -11,7 +11,6 @@ if apps.apps_ready and not apps.is_installed("django_counters"):
 
 from django_counters.tables.cell import CounterCell
 from django_counters.tables.measure import CounterMeasure, CounterTag
-from django_counters.tables.occurrence import CounterOccurrence
 from django_counters.tables.schema import (
     CounterArchive,
     CounterBatch,
@@ -31,7 +30,6 @@ __all__ = [
     "CounterHorizon",
     "CounterIncident",
     "CounterMeasure",
-    "CounterOccurrence",
     "CounterPartition",
     "CounterPosition",
     "CounterSource",

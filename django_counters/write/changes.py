@@ -121,7 +121,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "SlottedCounter": Fate.VALUE,
         "CounterDelta": Fate.VALUE,
         "CounterCell": Fate.DELETED,
-        "CounterOccurrence": Fate.DELETED,
         # They are about people, or about what another table says.
         "CounterAdjustment": Fate.KEPT,
         "AdjustmentRequest": Fate.KEPT,

@@ -16,6 +16,8 @@ from django_counters import clock
 from django_counters.checks import check_setting
 from django_counters.contrib import holds, series, top
 from django_counters.contrib.series import Occurred
+from django_counters.contrib.series.models import CounterOccurrence
+from django_counters.contrib.series.options import OCCURRENCE
 from django_counters.errors import (
     HistoryNotKept,
     InsufficientCount,
@@ -23,8 +25,7 @@ from django_counters.errors import (
     UnsupportedSeries,
 )
 from django_counters.landing import land as land_parcel
-from django_counters.measure import OCCURRENCE
-from django_counters.models import Counter, CounterCell, CounterOccurrence, SlottedCounter
+from django_counters.models import Counter, CounterCell, SlottedCounter
 from django_counters.redis.keys import cell_field, cell_in
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from django_counters.features import exported
 
 if TYPE_CHECKING:
+    from django_counters.contrib.series.models import CounterOccurrence as CounterOccurrence
     from django_counters.contrib.series.models import CounterSample as CounterSample
     from django_counters.contrib.series.occurrences import Occurred as Occurred
     from django_counters.contrib.series.occurrences import OccurrencePoint as OccurrencePoint
@@ -28,7 +29,7 @@ _HOMES = {
     **dict.fromkeys(("Occurred", "OccurrencePoint"), "occurrences"),
     **dict.fromkeys(("Bucket", "Point", "Split"), "selection"),
     **dict.fromkeys(("QuotaUsage", "Series", "Splits"), "reading"),
-    "CounterSample": "models",
+    **dict.fromkeys(("CounterOccurrence", "CounterSample"), "models"),
     **dict.fromkeys(("record_history", "prune_history"), "recording"),
     **dict.fromkeys(("of", "history", "ahistory", "quotas", "aquotas"), "reading"),
 }

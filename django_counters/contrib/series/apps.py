@@ -8,7 +8,13 @@ from typing import Any
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.contrib.series.options import HINTS, OPTIONS, history_problems
+from django_counters.contrib.series.options import (
+    HINTS,
+    OCCURRENCE,
+    OCCURRENCES,
+    OPTIONS,
+    history_problems,
+)
 from django_counters.features import Feature, Job
 
 _FOLDER = __name__.rpartition(".")[0]
@@ -17,8 +23,10 @@ _FOLDER = __name__.rpartition(".")[0]
 class SeriesFeature(Feature):
     """The options, job, routes and admin pages of series."""
 
+    kinds = (OCCURRENCE,)
+    options = (OCCURRENCES,)
     namespace_options = OPTIONS
-    tables = ("django_counters_countersample",)
+    tables = (OCCURRENCE.table, "django_counters_countersample")
     rest = f"{_FOLDER}.rest"
     panel = f"{_FOLDER}.admin.SeriesPanel"
     columns = (f"{_FOLDER}.admin.recent",)

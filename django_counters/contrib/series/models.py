@@ -1,15 +1,42 @@
-"""Recorded totals: one row for each counter and period in which it changed."""
+"""How often counters were changed by period, and their recorded totals."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.contrib.series.options import OCCURRENCE
 from django_counters.features import needs
+from django_counters.measure import Kind
+from django_counters.tables.cell import ShardedNumber
 from django_counters.tables.schema import KeyField
 from django_counters.types import KEY_LENGTH
 
 needs("django_counters.contrib.series")
+
+
+class CounterOccurrence(ShardedNumber):
+    """One counter, one period, one set of tags: how many changes. Beside each there is a cell.
+
+    It is written where the cell is. Change it by counting; read it with ``occurrences()``.
+    """
+
+    of_kind: ClassVar[Kind] = OCCURRENCE
+
+    pk = models.CompositePrimaryKey("measure_id", "key", "period", "start", "tags", "shard")
+
+    class Meta:
+        verbose_name = _("counter occurrence")
+        verbose_name_plural = _("counter occurrences")
+        db_table = OCCURRENCE.table
+        # For pruning, which finds old rows of all counters.
+        indexes = (
+            models.Index(
+                fields=["measure", "period", "start"], name="counters_occurrences_by_start"
+            ),
+        )
 
 
 class CounterSample(models.Model):

@@ -1,4 +1,4 @@
-"""The options of recorded totals in namespaces."""
+"""The options of series, and the kinds of rows that they count in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,51 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from django_counters.calendar import PERIODS
+from django_counters.measure import Kind
 from django_counters.options import Option, is_integer
+from django_counters.projections.base import Projection, finest_first, period_problems
+
+#: How many changes there were, beside each cell of the same periods.
+OCCURRENCE = Kind(
+    "occurrence",
+    "occurrences",
+    "django_counters_counteroccurrence",
+    "mkpstnd",
+    each=True,
+    mark="o",
+    order=40,
+)
+
+
+def _occurrence_parts(occurrences: object, **_: object) -> dict[str, Any]:
+    """Return the part of a `Measure`. The amounts are stored, too: each mean needs both."""
+    periods = finest_first(occurrences)
+    return {"per": periods, "occurrences": periods}
+
+
+def _occurrence_problems(occurrences: object, **_: object) -> Iterator[str]:
+    yield from period_problems("occurrences", occurrences)
+
+
+OCCURRENCES = Projection(
+    name="occurrences",
+    options=(
+        Option(
+            "occurrences",
+            None,
+            f"list of periods: {', '.join(map(repr, PERIODS))}; or None",
+            "The periods by which it is counted [how often](../series.md#how-often-and-the-mean) a "
+            "counter was changed, beside by how much. They are stored even if `per` doesn't name "
+            "them.",
+        ),
+    ),
+    problems=_occurrence_problems,
+    make=_occurrence_parts,
+    in_namespaces="E027",
+    in_fields="E028",
+    spread="occurrences of other databases aren't read yet",
+)
 
 #: The recorded period of each value of ``HISTORY``.
 HISTORIES: Mapping[str, str] = MappingProxyType({"1h": "hour", "1d": "day"})

@@ -1,8 +1,25 @@
 from __future__ import annotations
 
-from django.db import migrations, models
+from typing import Any
+
+import django.db.models.deletion
+from django.db import migrations, models, router
 
 import django_counters.tables.schema
+
+# How full PostgreSQL makes the pages of tables whose rows are added to.
+FILLFACTORS = {"CounterOccurrence": 80}
+
+
+def leave_room_in_pages(apps: Any, schema_editor: Any) -> None:
+    """Set how full PostgreSQL makes pages: new versions of rows need no new entries of indexes."""
+    if schema_editor.connection.vendor != "postgresql":
+        return
+    for name, percent in FILLFACTORS.items():
+        model = apps.get_model("django_counters_series", name)
+        if router.allow_migrate_model(schema_editor.connection.alias, model):
+            table = schema_editor.quote_name(model._meta.db_table)
+            schema_editor.execute(f"ALTER TABLE {table} SET (fillfactor = {percent})")
 
 
 class Migration(migrations.Migration):
@@ -13,6 +30,67 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.CreateModel(
+            name="CounterOccurrence",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "measure_id",
+                        "key",
+                        "period",
+                        "start",
+                        "tags",
+                        "shard",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "key",
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
+                ),
+                (
+                    "period",
+                    models.SmallIntegerField(
+                        choices=[(1, "minute"), (2, "hour"), (3, "day"), (4, "week"), (5, "month")],
+                        verbose_name="period",
+                    ),
+                ),
+                ("start", models.DateTimeField(verbose_name="start")),
+                (
+                    "tags",
+                    django_counters.tables.schema.KeyField(
+                        blank=True, default="", max_length=200, verbose_name="tags"
+                    ),
+                ),
+                ("shard", models.SmallIntegerField(default=0, verbose_name="shard")),
+                ("value", models.BigIntegerField(verbose_name="value")),
+                (
+                    "measure",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="django_counters.countermeasure",
+                        verbose_name="measure",
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "django_counters_counteroccurrence",
+                "verbose_name": "counter occurrence",
+                "verbose_name_plural": "counter occurrences",
+                "indexes": [
+                    models.Index(
+                        fields=["measure", "period", "start"], name="counters_occurrences_by_start"
+                    )
+                ],
+            },
+        ),
         migrations.CreateModel(
             name="CounterSample",
             fields=[
@@ -40,4 +118,5 @@ class Migration(migrations.Migration):
                 "db_table": "django_counters_countersample",
             },
         ),
+        migrations.RunPython(leave_room_in_pages, migrations.RunPython.noop),
     ]
