@@ -26,7 +26,6 @@ from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
 from django_counters.projections.base import Projection, finest_first
-from django_counters.projections.quotas import QUOTAS, value_ceiling
 from django_counters.projections.series import SERIES
 from django_counters.strategies import exact
 from django_counters.strategies.base import Intake
@@ -44,7 +43,6 @@ STRATEGIES: Mapping[str, str] = MappingProxyType(
         "cached": "django_counters.cached.strategy.DECLARED",
     }
 )
-_OWN: tuple[Projection, ...] = (QUOTAS, SERIES)
 DEFAULT = "default"
 EXACT = exact.EXACT.recipe()
 
@@ -88,6 +86,44 @@ _OF_NAMESPACES = (
         "Options of the strategy.",
     ),
 )
+
+
+def value_ceiling(ceiling: Any) -> Any:
+    """The ceiling of the value; None where there is none, or one for periods."""
+    return None if isinstance(ceiling, Mapping) else ceiling
+
+
+def ceiling_app(ceiling: object) -> str:
+    """Return which apps have to be installed for a ceiling of periods; empty if none has."""
+    if not isinstance(ceiling, Mapping) or any("ceiling" in one.takes for one in projections()):
+        return ""
+    return absent_app(lambda feature: any("ceiling" in one.takes for one in feature.options))
+
+
+def _ceiling_problems(ceiling: object, **_: object) -> Iterator[str]:
+    if app := ceiling_app(ceiling):
+        yield f"a ceiling of periods needs {app} in INSTALLED_APPS."
+
+
+_CEILING = Projection(
+    name="ceilings",
+    options=(
+        Option(
+            "ceiling",
+            None,
+            "None, an integer of 64 bits, or a dictionary of periods and integers",
+            "Counting never takes a counter above it: `CeilingExceeded` is raised instead. For "
+            "periods it is a [quota](../series.md#quotas): how much may be counted in "
+            "each; `QuotaExceeded` is raised instead.",
+        ),
+    ),
+    problems=_ceiling_problems,
+    make=lambda **_: {},
+    in_namespaces="E036",
+    in_fields="E037",
+    spread="no database can keep it for the others",
+)
+_OWN: tuple[Projection, ...] = (_CEILING, SERIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +308,7 @@ def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
     given, parts = projected_options(options), dict[str, Any]()
     for one in projections():
         for name, part in one.make(**given).items():
-            if isinstance(part, tuple):
+            if type(part) is tuple:
                 parts[name] = (*parts.get(name, ()), *part)
             elif part is not None:
                 parts[name] = part

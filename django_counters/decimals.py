@@ -638,5 +638,5 @@ def _problems(field: DecimalCounterField) -> Iterator[str]:
         yield f"The places {field.places!r} are no integer from 1 to {MOST_PLACES}."
     if field.measure and field.measure.condition:
         yield f"places can't be used, because {field.measure.condition.reason}. Remove one."
-    if field.measure and field.measure.quotas:
+    if field.measure and field.measure.guard:
         yield "a ceiling of periods cannot be with places: it is for integers."

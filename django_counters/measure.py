@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from django_counters.conditions import Conditional
+    from django_counters.projector import Guarding
 
 OTHER = "~"
 # The letters of all columns of kinds, in the order of the values that a row is picked from.
@@ -113,7 +114,7 @@ class Measure(NamedTuple):
         tags: how many values of each tag are kept apart; later ones are counted as ``~``.
         keep: for how many days a period is kept; for ever where it is not named.
         condition: what has to be so that a change counts; None if each counts.
-        quotas: by how much a counter may be increased in each of some periods; these are stored.
+        guard: what refuses a change after its effects, as quotas do; None if nothing does.
         more: the periods of other kinds, by the names of their options.
     """
 
@@ -122,7 +123,7 @@ class Measure(NamedTuple):
     tags: tuple[tuple[str, int], ...] = ()
     keep: tuple[tuple[str, int], ...] = ()
     condition: Conditional | None = None
-    quotas: tuple[tuple[str, int], ...] = ()
+    guard: Guarding | None = None
     more: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def by(self, kind: Kind) -> tuple[str, ...]:

@@ -8,11 +8,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from django_counters.errors import InvalidDelta, InvalidKey
 from django_counters.measure import SUM, Kind
+
+if TYPE_CHECKING:
+    from django_counters.projector import Guard
 
 K = TypeVar("K", bound=Hashable)
 # By how much callers count a field; a `Decimal` if it has decimal places.
@@ -97,20 +100,6 @@ class Effect(NamedTuple):
     by: int
 
 
-class Quota(NamedTuple):
-    """How much a counter may be increased by in one period, regardless of the tags.
-
-    Attributes:
-        cell: names the period; its tags are empty.
-        most: the ceiling of the counts in the period.
-        zone: the name of the time zone by whose clocks the period begins and ends.
-    """
-
-    cell: Cell
-    most: int
-    zone: str
-
-
 class Peak(NamedTuple):
     """A number that a counter is to be raised to, and its bounds. The key is that of a `Delta`."""
 
@@ -131,9 +120,8 @@ class Delta(NamedTuple):
 
     The key is what finds the row: the key of a named counter, the primary key of a record. A route
     (a user, a request) always leads to the same shard. The effects are applied with it or not at
-    all, and no cell stands in them twice. Quotas are those of its periods: an increase takes from
-    their room, a decrease gives it back. ``told`` are the tags, the moment and the actor of a
-    change with a token, as a text.
+    all, and no cell stands in them twice. The guard looks at them. ``told`` are the tags, the
+    moment and the actor of a change with a token, as a text.
     """
 
     key: Hashable
@@ -141,14 +129,14 @@ class Delta(NamedTuple):
     bounds: Bounds = UNBOUNDED
     route: object = None
     effects: tuple[Effect, ...] = ()
-    quotas: tuple[Quota, ...] = ()
+    guard: Guard | None = None
     told: str = ""
 
     @property
     def is_bounded(self) -> bool:
         """Whether a bound stands in the direction of the change."""
         bound = self.bounds.floor if self.by < 0 else self.bounds.ceiling
-        return bound is not None or bool(self.quotas)
+        return bound is not None or self.guard is not None
 
     @property
     def carried(self) -> tuple[Effect, ...]:

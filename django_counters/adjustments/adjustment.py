@@ -37,11 +37,9 @@ from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import (
     Outside,
     Strategy,
-    booked,
     in_period,
-    period_name,
     refusal,
-    refuse_beyond_quotas,
+    refuse_guarded,
 )
 from django_counters.strategies.declaring import Capabilities
 from django_counters.tables.schema import COUNTERS
@@ -232,15 +230,6 @@ def request_id_of(header: str) -> str:
 # Previews.
 
 
-class QuotaEffect(NamedTuple):
-    """The used part of a quota before and after an adjustment."""
-
-    period: str
-    before: int
-    after: int
-    ceiling: int
-
-
 @dataclass(frozen=True, slots=True)
 class Preview:
     """The effect of an adjustment now.
@@ -261,7 +250,7 @@ class Preview:
     refusal: CounterError | None
     needs_approval: bool
     last: int
-    quotas: tuple[QuotaEffect, ...] = ()
+    quotas: Sequence[Any] = ()
 
 
 def preview(
@@ -297,16 +286,12 @@ def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
     return Preview(before, before + delta, delta, problem, needs_approval, last, quotas)
 
 
-def _foreseen_quotas(ref: Ref, delta: int) -> tuple[QuotaEffect, ...]:
-    if ref.measure is None or not ref.measure.quotas:
+def _foreseen_quotas(ref: Ref, delta: int) -> Sequence[Any]:
+    if ref.measure is None or ref.measure.guard is None:
         return ()
-    quotas = Change(ref, 1).apart.quotas
+    guard = Change(ref, 1).apart.guard
     corrections = registry.corrections(ref.table, ref.using)
-    used = corrections.used([(ref.key, quota.cell) for quota in quotas])
-    return tuple(
-        QuotaEffect(period_name(quota), before, before + booked(delta, before), quota.most)
-        for quota, before in zip(quotas, used, strict=True)
-    )
+    return guard.foreseen(ref.key, delta, corrections) if guard else ()
 
 
 def adjust(
@@ -546,7 +531,7 @@ def _carried_out(
     if any(delta.effects for delta in made):
         corrections.add_cells(in_period(made, corrections))
         # A new period may have begun since the check, with less room.
-        refuse_beyond_quotas(made, corrections, counted=True)
+        refuse_guarded(made, corrections, counted=True)
     if entered:
         made = [Change(plan.ref, plan.delta).apart for plan in entered]
         ledger.add_cells(in_period(made, corrections))
@@ -638,8 +623,8 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
         raise refusal([(Delta(ref.key, delta, bounds), before)], lambda _: ref.label)
     if not fits:
         raise errors.CounterOverflow(key=ref.label, low=low, high=high)
-    if delta > 0 and ref.measure is not None and ref.measure.quotas:
-        refuse_beyond_quotas(
+    if delta > 0 and ref.measure is not None and ref.measure.guard:
+        refuse_guarded(
             [Change(ref, delta).apart], registry.corrections(ref.table, ref.using), counted=False
         )
 

@@ -26,7 +26,6 @@ from django_counters.features import forgetting
 from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, note_raw
 from django_counters.measure import Measure
 from django_counters.projections.event import PLAIN, Event
-from django_counters.projections.quotas import value_ceiling
 from django_counters.reading import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
@@ -73,7 +72,10 @@ class BaseCounterField(TotalField):
         # What strategies and projections declare for fields, as far as it was given.
         known = conf.field_options(strategy, kwargs.keys() - _OF_DJANGO)
         self.options = {name: kwargs.pop(name) for name in known if name in kwargs}
-        self.bounds = Bounds(floor, value_ceiling(self.options.get("ceiling")))
+        ceiling = self.options.get("ceiling")
+        if app := conf.ceiling_app(ceiling):
+            raise ImproperlyConfigured(f"a ceiling of periods needs {app} in INSTALLED_APPS.")
+        self.bounds = Bounds(floor, conf.value_ceiling(ceiling))
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
         # Django has a flag of the name ``unique``, too: a list of periods would set it.
@@ -342,7 +344,7 @@ def _projections(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     for projection in conf.projections():
         for problem in projection.problems(**given):
             yield projection.in_fields, problem
-        own = (option.name for option in projection.options)
+        own = (*(option.name for option in projection.options), *projection.takes)
         named = next((name for name in own if given[name] is not None), None)
         # A ceiling of the value is an option there, too, and counts nothing beside it.
         counts = any(projection.make(**given).values())

@@ -128,8 +128,8 @@ def _parts(entry: object) -> tuple[str, int, UUID | None]:
 def _unbounded(key: str) -> str:
     """Refuse a counter with a floor, a ceiling or a quota, which an append can't keep."""
     policy = registry.policy(key)
-    has_quotas = policy.measure is not None and bool(policy.measure.quotas)
-    if policy.bounds != UNBOUNDED or has_quotas:
+    guarded = policy.measure is not None and policy.measure.guard is not None
+    if policy.bounds != UNBOUNDED or guarded:
         raise UnsupportedBounds(key=key, strategy="ledger")
     return key
 

@@ -28,6 +28,7 @@ class Projection:
         spread: why other databases can't count such counters, too.
         irreversible: why a quantity that was counted can't be taken back later, if they are
             declared. Empty if it can.
+        takes: options of others that it declares something by.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Projection:
     merges: bool = False
     spread: str = "cells of other databases aren't read yet"
     irreversible: str = ""
+    takes: tuple[str, ...] = ()
 
 
 def finest_first(periods: object) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from uuid import UUID
 from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import CounterError
 from django_counters.measure import Kind
+from django_counters.projector import GuardsStore
 from django_counters.types import Amounts, Cell, Delta, Sums
 
 
@@ -173,17 +174,7 @@ class NoRoom(Exception):
         self.sums = sums
 
 
-class QuotasStore(Protocol):
-    """Knows what periods have counted."""
-
-    def used(self, parts: Sequence[tuple[Hashable, Cell]]) -> Sequence[int]:
-        """Return what each period of a counter has counted, over all tags, in one statement."""
-
-    def label(self, key: Hashable) -> str:
-        """What people call the counter of a key."""
-
-
-class TotalsStore(ReadsStore, QuotasStore, Protocol):
+class TotalsStore(ReadsStore, GuardsStore, Protocol):
     """Keeps one total per key; every verb is one atomic step."""
 
     def add(self, delta: Delta) -> int | None:
@@ -213,7 +204,7 @@ class TotalsStore(ReadsStore, QuotasStore, Protocol):
     def commits_at_once(self) -> bool:
         """Whether each statement is a transaction of its own."""
 
-    def asks_quotas(self, delta: Delta) -> bool:
+    def asks_guards(self, delta: Delta) -> bool:
         """Whether the statements of a change raise `NoRoom` where it has too little room."""
 
 

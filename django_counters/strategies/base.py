@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from typing import Any, ClassVar, Protocol, runtime_checkable
-from zoneinfo import ZoneInfo
 
 from django_counters import clock
-from django_counters.calendar import PERIODS, period_of
 from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import (
     CeilingExceeded,
     CounterError,
     InsufficientCount,
-    QuotaExceeded,
     RecordMissing,
     Shortfall,
     UnsupportedConsistency,
 )
 from django_counters.measure import SUM
-from django_counters.stores.base import PendingField, PendingParts, QuotasStore, ReadsStore
-from django_counters.types import Batch, Delta, Effect, Peak, Quota, Raised, Reading
+from django_counters.projector import Guard, GuardsStore
+from django_counters.stores.base import PendingField, PendingParts, ReadsStore
+from django_counters.types import Batch, Delta, Effect, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown
 
 
@@ -58,63 +55,27 @@ def refusal(refused: Sequence[tuple[Delta, int]], label: Callable[[Hashable], st
     )
 
 
-def refuse_beyond_quotas(deltas: Iterable[Delta], store: QuotasStore, *, counted: bool) -> None:
-    """Refuse increases for which a period has not enough room. The caller holds their totals.
+def refuse_guarded(deltas: Iterable[Delta], store: GuardsStore, *, counted: bool) -> None:
+    """Refuse increases that their guards don't admit. The caller locks their totals.
 
     ``counted``: whether the store has made them already.
-
-    Raises:
-        QuotaExceeded: for the first counter without enough room.
     """
-    asked = [(delta, quota) for delta in deltas if delta.by > 0 for quota in delta.quotas]
-    if not asked:
-        return
-    sums = store.used([(delta.key, quota.cell) for delta, quota in asked])
-    ahead = [0 if counted else delta.by for delta, _ in asked]
-    refused = quota_refusal(asked, [a + b for a, b in zip(sums, ahead, strict=True)], store.label)
-    if refused is not None:
-        raise refused
+    for guard, guarded in _guards([delta for delta in deltas if delta.by > 0]):
+        guard.check(guarded, store, counted=counted)
 
 
-def quota_refusal(
-    asked: Sequence[tuple[Delta, Quota]], sums: Sequence[int], label: Callable[[Hashable], str]
-) -> QuotaExceeded | None:
-    """The error for increases beyond their quotas; None if there is room for all of them.
-
-    ``sums``: the sum of the period of each quota with the increase.
-    """
-    beyond: dict[Hashable, tuple[Delta, Quota, int]] = {}
-    for (delta, quota), total in zip(asked, sums, strict=True):
-        # Longer periods come last: of several the one stays that lets the counter go on last.
-        if total > quota.most:
-            beyond[delta.key] = delta, quota, max(0, quota.most - total + delta.by)
-    if not beyond:
-        return None
-    refused = list(beyond.values())
-    full = tuple(
-        Shortfall(label(delta.key), delta.by, left, quota.most) for delta, quota, left in refused
-    )
-    key, requested, available, ceiling = full[0]
-    quota = refused[0][1]
-    return QuotaExceeded(
-        key=key,
-        requested=requested,
-        available=available,
-        ceiling=ceiling,
-        period=period_name(quota),
-        resets_at=end_of(quota),
-        shortfalls=full,
-    )
+def taken(deltas: Iterable[Delta], store: GuardsStore) -> list[Delta]:
+    """Return decreases that have guards, with the effects that they really have."""
+    return [one for guard, guarded in _guards(deltas) for one in guard.taken(guarded, store)]
 
 
-def period_name(quota: Quota) -> str:
-    """The word for the period of a quota."""
-    return PERIODS[quota.cell.period - 1]
-
-
-def end_of(quota: Quota) -> datetime:
-    """When the period of a quota ends, in UTC."""
-    return period_of(period_name(quota), quota.cell.start, ZoneInfo(quota.zone))[1]
+def _guards(deltas: Iterable[Delta]) -> Iterable[tuple[Guard, Sequence[Delta]]]:
+    """Return changes by the classes of their guards, with one guard of each."""
+    guarded: dict[type[Guard], tuple[Guard, list[Delta]]] = {}
+    for delta in deltas:
+        if delta.guard is not None:
+            guarded.setdefault(type(delta.guard), (delta.guard, []))[1].append(delta)
+    return guarded.values()
 
 
 def booked(by: int, used: int) -> int:
@@ -122,7 +83,7 @@ def booked(by: int, used: int) -> int:
     return max(by, -max(0, used))
 
 
-def in_period(deltas: Sequence[Delta], store: QuotasStore) -> list[Delta]:
+def in_period(deltas: Sequence[Delta], store: GuardsStore) -> list[Delta]:
     """Changes that were made to totals, with what they do to their periods.
 
     The part that a period does not have was counted before it, and earlier periods stay as they

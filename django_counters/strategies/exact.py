@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import Contention, CounterError, CounterOverflow, RecordMissing
+from django_counters.projector import Guard
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals
@@ -15,10 +16,9 @@ from django_counters.strategies.base import (
     Heard,
     Strategy,
     Summed,
-    in_period,
-    quota_refusal,
     refusal,
-    refuse_beyond_quotas,
+    refuse_guarded,
+    taken,
 )
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import INT8, Amounts, Batch, Delta, Peak, Raised
@@ -42,13 +42,15 @@ class Exact(Summed):
         """Apply a batch: one statement, and where bounds have to hold a savepoint around it."""
         if len(batch.deltas) == 1:
             (delta,) = batch.deltas
-            if not delta.quotas:
+            guard = delta.guard
+            if guard is None:
                 return {delta.key: self._add(delta)}
-            return {delta.key: self._within(delta) if delta.by > 0 else self._take_back(delta)}
+            change = self._guarded if delta.by > 0 else self._take_back
+            return {delta.key: change(delta, guard)}
         if not any(delta.is_bounded for delta in batch.deltas):
             return self._totals.add_many(batch.deltas)
         with self._totals.all_or_nothing():
-            falling = [delta for delta in batch.deltas if delta.by < 0 and delta.quotas]
+            falling = [delta for delta in batch.deltas if delta.by < 0 and delta.guard is not None]
             bare = {delta.key: _bare(delta) for delta in falling}
             values = self._totals.add_many([bare.get(delta.key, delta) for delta in batch.deltas])
             if len(values) < len(batch.deltas):
@@ -60,42 +62,39 @@ class Exact(Summed):
             if refused:
                 raise refusal(refused, self._totals.label)
             if falling:
-                self._totals.add_cells(in_period(falling, self._totals))
-            refuse_beyond_quotas(batch.deltas, self._totals, counted=True)
+                self._totals.add_cells(taken(falling, self._totals))
+            refuse_guarded(batch.deltas, self._totals, counted=True)
         return values
 
     def apply_on(self, delta: Delta, condition: Condition) -> ConditionResult | None:
         """Make a change and the row of its condition in one statement."""
-        return None if delta.quotas else self._totals.add_on(delta, condition)
+        return None if delta.guard is not None else self._totals.add_on(delta, condition)
 
-    def _within(self, delta: Delta) -> int:
-        """Make an increase for which its periods have room. The total is held when they are asked.
+    def _guarded(self, delta: Delta, guard: Guard) -> int:
+        """Make an increase that its guard admits. The total is locked when the guard looks.
 
         It is one statement where that can refuse by itself: an error, so a savepoint in a
         transaction is kept for it.
         """
-        asks = self._totals.asks_quotas(delta)
+        asks = self._totals.asks_guards(delta)
         alone = asks and self._totals.commits_at_once()
         try:
             with nullcontext() if alone else self._totals.all_or_nothing():
                 value = self._add(delta)
                 if not asks:
-                    refuse_beyond_quotas((delta,), self._totals, counted=True)
+                    refuse_guarded((delta,), self._totals, counted=True)
         except NoRoom as error:
-            asked = [(delta, quota) for quota in delta.quotas]
-            refused = quota_refusal(asked, error.sums, self._totals.label)
-            assert refused, "the statement says which sum is beyond its quota"
-            raise refused from None
+            raise guard.refusal(delta, error.sums, self._totals.label) from None
         return value
 
-    def _take_back(self, delta: Delta) -> int:
+    def _take_back(self, delta: Delta, guard: Guard) -> int:
         """Make a decrease; each period loses no more than it has, and the total is held by then.
 
         Else what other periods have counted would be room in this one.
         """
         with self._totals.all_or_nothing():
             value = self._add(_bare(delta))
-            self._totals.add_cells(in_period((delta,), self._totals))
+            self._totals.add_cells(guard.taken((delta,), self._totals))
         return value
 
     def _add(self, delta: Delta) -> int:
@@ -185,7 +184,7 @@ class Exact(Summed):
 
 def _bare(delta: Delta) -> Delta:
     """The change of the total alone."""
-    return delta._replace(effects=(), quotas=())
+    return delta._replace(effects=(), guard=None)
 
 
 def _exact(table: Table, using: str, _: Shared) -> Strategy:

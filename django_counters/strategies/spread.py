@@ -94,7 +94,7 @@ class Spread(Summed):
 
     def _refuse_ceiling(self, delta: Delta) -> None:
         """Refuse a change that moves towards a ceiling, or what a quota has counted."""
-        if delta.quotas or (delta.by > 0 and delta.is_bounded):
+        if delta.guard is not None or (delta.by > 0 and delta.is_bounded):
             raise UnsupportedBounds(key=self._pending.label(delta.key), strategy=self.name)
 
     def _apart(self, deltas: Sequence[Delta]) -> Mapping[Hashable, int]:

@@ -21,7 +21,6 @@ from django_counters.features import forgetting
 from django_counters.measure import Kind, Measure
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event
-from django_counters.projections.quotas import quotas_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.claims import SqlConditions
@@ -413,9 +412,10 @@ class Change(NamedTuple):
             admits=not ref.recipe.can.outside,
             token=self.token,
         )
-        quotas = quotas_of(ref.measure, effects, known)
+        guarding = ref.measure and ref.measure.guard
+        guard = guarding.guard(ref.measure, effects, known) if guarding and ref.measure else None
         told = "" if self.token is None else self.event.text
-        return Delta(ref.key, self.by, bounds, self.route, effects, quotas, told)
+        return Delta(ref.key, self.by, bounds, self.route, effects, guard, told)
 
     def _check_that_it_is_here_alone(self) -> None:
         """Refuse bounds that no database can keep for the others."""

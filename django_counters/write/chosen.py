@@ -11,7 +11,7 @@ from django.db import Error, connections, models
 from django_counters.errors import CounterError, CounterOverflow, OutcomeUnknown, RecordMissing
 from django_counters.projections.cells import effects_of
 from django_counters.projections.event import Event
-from django_counters.projections.quotas import quotas_of
+from django_counters.projector import Guard
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.session import Session
@@ -19,13 +19,12 @@ from django_counters.stores.sql.totals import Column, SqlHeld, add_at_once
 from django_counters.strategies.base import (
     AT_ONCE,
     Strategy,
-    in_period,
     refusal,
-    refuse_beyond_quotas,
+    refuse_guarded,
 )
 from django_counters.tables.schema import SLOTS
 from django_counters.tables.total import TotalField
-from django_counters.types import Batch, Delta, Effect, Quota
+from django_counters.types import Batch, Delta, Effect
 from django_counters.values import NewValues
 from django_counters.write.changes import applied, refuse_without_condition, tell
 from django_counters.write.pipeline import all_or_nothing
@@ -41,7 +40,7 @@ class FieldChange(NamedTuple):
     field: TotalField
     by: int
     effects: tuple[Effect, ...]
-    quotas: tuple[Quota, ...]
+    guard: Guard | None
 
     @property
     def place(self) -> CounterColumn:
@@ -66,7 +65,7 @@ class FieldChange(NamedTuple):
     def batch(self, keys: Iterable[Hashable]) -> Batch:
         """The changes of all records, and of their cells."""
         bounds, effects = self.place.bounds, self.effects
-        return Batch(tuple(Delta(key, self.by, bounds, None, effects, self.quotas) for key in keys))
+        return Batch(tuple(Delta(key, self.by, bounds, None, effects, self.guard) for key in keys))
 
 
 def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldChange:
@@ -81,7 +80,9 @@ def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldC
     refuse_without_condition(place.measure, label)
     known = registry.measures(using)
     effects = effects_of(place.measure, label, by, event, known=known, admits=admits)
-    return FieldChange(field, by, effects, quotas_of(place.measure, effects, known))
+    guarding = place.measure and place.measure.guard
+    guard = guarding.guard(place.measure, effects, known) if guarding and place.measure else None
+    return FieldChange(field, by, effects, guard)
 
 
 def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
@@ -236,8 +237,8 @@ def _apply_held(change: FieldChange, keys: Sequence[Hashable], using: str) -> Ne
         if not (low <= (total or 0) + by <= high and low <= (total or 0) + pending + by <= high):
             raise CounterOverflow(key=column.label(key), low=low, high=high)
     column.add(change.owner._meta.pk, keys, by)
-    column.add_cells(in_period(deltas, column) if change.quotas else deltas)
-    refuse_beyond_quotas(deltas, column, counted=True)
+    column.add_cells(change.guard.taken(deltas, column) if change.guard else deltas)
+    refuse_guarded(deltas, column, counted=True)
     return {key: found.value + by for key, found in amounts.items()}
 
 

@@ -347,7 +347,7 @@ def _seconds(minutes: object, most: int = MOST_MINUTES) -> float:
 def _delta(ref: Ref, by: int) -> Delta:
     """Return the change of a hold. The default floor is zero; giving back has no bounds."""
     if by > 0:
-        return Change(ref, by).apart._replace(bounds=UNBOUNDED, quotas=())
+        return Change(ref, by).apart._replace(bounds=UNBOUNDED, guard=None)
     bounds = UNBOUNDED if ref.bounds.floor is not None else _NOT_BELOW_ZERO
     return Change(ref, by, bounds).delta
 
@@ -472,7 +472,7 @@ def release(
     """
     hold = find(token, using=using)
     ref = ref_of(hold.field, hold.key, hold.using)
-    measure = ref.measure and ref.measure._replace(quotas=())
+    measure = ref.measure and ref.measure._replace(guard=None)
     ref = ref._replace(bounds=UNBOUNDED, approve_above=None, measure=measure)
     # As code spells it: a token may have characters that a case may not.
     case = f"hold {hold.token!a}"[:CASE_LENGTH]

@@ -13,6 +13,7 @@ from django_counters.contrib.series.options import (
     OCCURRENCE,
     OCCURRENCES,
     OPTIONS,
+    QUOTAS,
     history_problems,
 )
 from django_counters.features import Feature, Job
@@ -24,7 +25,7 @@ class SeriesFeature(Feature):
     """The options, job, routes and admin pages of series."""
 
     kinds = (OCCURRENCE,)
-    options = (OCCURRENCES,)
+    options = (QUOTAS, OCCURRENCES)
     namespace_options = OPTIONS
     tables = (OCCURRENCE.table, "django_counters_countersample")
     rest = f"{_FOLDER}.rest"
@@ -40,6 +41,11 @@ class SeriesFeature(Feature):
         declared: Mapping[Any, Any],
     ) -> Iterator[tuple[str, str]]:
         return (("E025", message) for message in history_problems(declared))
+
+    def functions(self, vendor: str) -> Sequence[str]:
+        from django_counters.contrib.series.sql import WITHIN
+
+        return [WITHIN] if vendor == "postgresql" else []
 
     def jobs(self) -> Sequence[Job]:
         text = _("record the totals of namespaces with HISTORY")

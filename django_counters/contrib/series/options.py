@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from django.utils.module_loading import import_string
 
 from django_counters.calendar import PERIODS
 from django_counters.measure import Kind
 from django_counters.options import Option, is_integer
 from django_counters.projections.base import Projection, finest_first, period_problems
+from django_counters.types import INT8
+
+if TYPE_CHECKING:
+    from django_counters.strategies.declaring import Capabilities
+
+_FOLDER = __name__.rpartition(".")[0]
 
 #: How many changes there were, beside each cell of the same periods.
 OCCURRENCE = Kind(
@@ -50,6 +58,50 @@ OCCURRENCES = Projection(
     in_namespaces="E027",
     in_fields="E028",
     spread="occurrences of other databases aren't read yet",
+)
+
+
+def _quota_parts(ceiling: object, **_: object) -> dict[str, Any]:
+    """Return the part of a `Measure`. Periods with a quota are stored."""
+    periods = finest_first(ceiling) if isinstance(ceiling, Mapping) else ()
+    if not periods:
+        return {}
+    declared: Any = ceiling
+    # By its name: it imports this module.
+    limits = import_string(f"{_FOLDER}.guards.QuotaLimits")
+    return {"per": periods, "guard": limits(tuple((one, declared[one]) for one in periods))}
+
+
+def _quota_problems(ceiling: object, **_: object) -> Iterator[str]:
+    if not isinstance(ceiling, Mapping):
+        return
+    if not ceiling:
+        yield "a ceiling of periods names some, as in {'month': 10_000}."
+    for period, most in ceiling.items():
+        if period not in PERIODS:
+            yield f"{period!r} is no period. Known are: {', '.join(PERIODS)}."
+        if not is_integer(most, 1, INT8[1]):
+            yield f"the ceiling of a {period} is an integer from 1 on, not {most!r}."
+
+
+def _quota_against(ceiling: object, strategy: str, can: Capabilities, **_: object) -> Iterator[str]:
+    if not isinstance(ceiling, Mapping):
+        return
+    if not can.ceilings:
+        yield f"{strategy} cannot hold a ceiling of a period, exact can."
+
+
+#: Ceilings of periods. The option is the core's.
+QUOTAS = Projection(
+    name="quotas",
+    options=(),
+    takes=("ceiling",),
+    problems=_quota_problems,
+    make=_quota_parts,
+    in_namespaces="E036",
+    in_fields="E037",
+    against=_quota_against,
+    irreversible="it has a quota, and the quantity could come back in another period",
 )
 
 #: The recorded period of each value of ``HISTORY``.

@@ -18,6 +18,7 @@ from django_counters.contrib.series.amounts import (
     read_amounts,
     read_starts,
 )
+from django_counters.contrib.series.guards import Quotas
 from django_counters.contrib.series.occurrences import Occurred, OccurrencePoint
 from django_counters.contrib.series.selection import (
     DEFAULT_SPANS,
@@ -45,7 +46,6 @@ from django_counters.errors import InvalidKey, InvalidPeriod, InvalidTags
 from django_counters.fields import CounterAttribute, CounterField
 from django_counters.fields.values import Counting
 from django_counters.registry import registry
-from django_counters.strategies.base import end_of, period_name
 from django_counters.twins import twin
 from django_counters.types import check_key
 from django_counters.write.changes import Change
@@ -416,18 +416,18 @@ def quotas(counter: object, *, using: str | None = None) -> tuple[QuotaUsage, ..
         CounterUnavailable: the database can't be reached.
     """
     ref = ref_to(counter, using)
-    declared = Change(ref, 1).apart.quotas
-    if not declared:
+    declared = Change(ref, 1).apart.guard
+    if not isinstance(declared, Quotas):
         return ()
     pairs = [(ref.key, quota.cell) for quota in declared]
     sums = registry.corrections(ref.table, ref.using).used(pairs)
     return tuple(
         QuotaUsage(
-            period=period_name(quota),
+            period=quota.period,
             ceiling=quota.most,
             used=used,
             available=max(0, quota.most - used),
-            resets_at=end_of(quota),
+            resets_at=quota.ends_at,
         )
         for quota, used in zip(declared, sums, strict=True)
     )

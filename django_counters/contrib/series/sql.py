@@ -11,8 +11,36 @@ from django.db import connections
 
 from django_counters import clock
 from django_counters.errors import InvalidConfiguration
+from django_counters.measure import SUM
+from django_counters.stores.sql.dialects.postgresql.cells import GUARD_REFUSED
+from django_counters.stores.sql.dialects.postgresql.functions import INDEXED
 from django_counters.stores.sql.dialects.spelling import COUNTER, Spelling
 from django_counters.stores.sql.session import Session
+
+# The quotas of a change, last of all: an error if a period has too much. The caller
+# holds the total, and each statement here sees what was committed before it.
+WITHIN = f"""
+CREATE OR REPLACE FUNCTION django_counters_within(
+  v anyelement, m int, ps smallint[], ss timestamptz[], most bigint[], k text)
+RETURNS anyelement {INDEXED} AS $body$
+DECLARE sums numeric[];
+BEGIN
+  IF v IS NULL THEN
+    RETURN v;
+  END IF;
+  FOR i IN 1 .. array_length(ps, 1) LOOP
+    sums[i] := (SELECT SUM(c.value) FROM {SUM.table} c
+      WHERE c.measure_id = m AND c.key = k AND c.period = ps[i] AND c.start = ss[i]);
+  END LOOP;
+  FOR i IN 1 .. array_length(ps, 1) LOOP
+    IF sums[i] > most[i] THEN
+      RAISE SQLSTATE '{GUARD_REFUSED}'
+        USING MESSAGE = 'quota exceeded: ' || k, DETAIL = array_to_string(sums, ',');
+    END IF;
+  END LOOP;
+  RETURN v;
+END $body$
+"""
 
 SAMPLES = "django_counters_countersample"
 _PAGE = 1000

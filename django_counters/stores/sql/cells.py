@@ -23,7 +23,7 @@ CONDITION, NUMBERED_CONDITION = ("v", "p"), ("v", "n", "p")
 MANY, MANY_NUMBERED = ("k", "v"), ("k", "v", "n")
 _PAGE = 1000
 _Rows = Mapping[Kind, list[tuple[Any, ...]]]
-_Make = Callable[[str, Sequence[str], Sequence[Kind]], str]
+_Make = Callable[..., str]
 
 
 class CellPart(NamedTuple):
@@ -45,7 +45,7 @@ class SqlCells:
         self._session = session
         self._sql = session.dialect.cells
         # One for each statement that changes counters of a table, and the kinds of its effects.
-        self._texts: dict[tuple[str, str, Sequence[Kind]], str] = {}
+        self._texts: dict[tuple[Any, ...], str] = {}
 
     def run(
         self, sql: str, params: Sequence[Any], columns: Sequence[str], deltas: Sequence[Delta]
@@ -56,7 +56,7 @@ class SqlCells:
         transaction that adds to the cells of a counter without shards holds its total.
 
         Raises:
-            NoRoom: a period would have counted too much, and `asks_quotas`.
+            NoRoom: a guard refuses it, and `asks_guards`.
         """
         if not any(delta.effects for delta in deltas):
             return self._session.run(sql, params)
@@ -65,7 +65,7 @@ class SqlCells:
             try:
                 return self._session.run(text, (*params, *effects))
             except Error as error:
-                sums = self._session.dialect.beyond_quotas(error)
+                sums = self._session.dialect.guard_numbers(error)
                 if sums is None:
                     raise
                 raise NoRoom(sums) from error
@@ -76,8 +76,8 @@ class SqlCells:
                 self.add(deltas)
         return rows
 
-    def asks_quotas(self, delta: Delta) -> bool:
-        """Whether `run` refuses by itself what is too much for a period."""
+    def asks_guards(self, delta: Delta) -> bool:
+        """Whether `run` refuses by itself what a guard does not admit."""
         return self._sql.join and all(effect.cell.kind.adds for effect in delta.effects)
 
     def _joined(
@@ -90,20 +90,19 @@ class SqlCells:
         if alike is None:
             text = self._text(self._sql.beside, sql, columns, kinds)
             return text, [p for kind in kinds for p in self._sql.arrange(kind, rows[kind])]
-        if not deltas[0].quotas:
+        guard = deltas[0].guard
+        if guard is None:
             return self._text(self._sql.after, sql, columns, kinds), alike
-        text = self._text(self._sql.within, sql, columns, kinds)
-        return text, (
-            *alike,
-            *self._sql.limits(deltas[0].quotas, self._shown()),
-            str(deltas[0].key),
-        )
+        text = self._text(self._sql.guarded, sql, columns, kinds, guard.call)
+        return text, (*alike, *guard.parameters(str(deltas[0].key), self._shown()))
 
-    def _text(self, make: _Make, sql: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
-        wanted = make.__name__, sql, kinds
+    def _text(
+        self, make: _Make, sql: str, columns: Sequence[str], kinds: Sequence[Kind], *call: str
+    ) -> str:
+        wanted = make.__name__, sql, kinds, *call
         known = self._texts.get(wanted)
         if known is None:
-            known = self._texts[wanted] = make(sql, columns, kinds)
+            known = self._texts[wanted] = make(sql, columns, kinds, *call)
         return known
 
     def add(self, deltas: Sequence[Delta], *, apart: bool = False) -> None:

@@ -231,9 +231,9 @@ class SqlTotals(SqlReads):
             rows = self._cells.run(self._sql.add_many, batch, MANY, deltas)
             return {key: int(value) for key, value in rows}
 
-    def asks_quotas(self, delta: Delta) -> bool:
+    def asks_guards(self, delta: Delta) -> bool:
         """Whether the statements of a change raise `NoRoom` where it has too little room."""
-        return self._cells.asks_quotas(delta)
+        return self._cells.asks_guards(delta)
 
     def meet(self, key: Hashable) -> Amounts | None:
         """Return what `read_one` does, for a transaction that is going to change it.

@@ -89,8 +89,8 @@ class Errors:
         """Whether the server has taken back all of the transaction, and would begin another one."""
         return False
 
-    def beyond_quotas(self, error: Exception) -> tuple[int, ...] | None:  # noqa: ARG002 - none asks
-        """What periods would have counted, if it was too much; else None."""
+    def guard_numbers(self, error: Exception) -> tuple[int, ...] | None:  # noqa: ARG002 - none asks
+        """The numbers of a guard that refused a change; else None."""
         return None
 
     def refused_by(self, error: Exception) -> str | None:  # noqa: ARG002 - there are no partitions

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from django_counters.effects import sharded_kinds
 from django_counters.measure import LETTERS, SUM, Kind
 from django_counters.stores.sql.dialects.spelling import Spelling
-from django_counters.types import Quota
 
 #: The name and the type of each column, by its letter.
 COLUMNS = {
@@ -147,13 +145,6 @@ class Cells:
         """The same for one counter, and for rows that are `alike`; so are its parameters."""
         raise NotImplementedError
 
-    def within(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
-        """The same, and an error where a period has counted too much then.
-
-        Its last parameters are those of `limits`.
-        """
-        raise NotImplementedError
-
-    def limits(self, quotas: Sequence[Quota], shown: Callable[[datetime], Any]) -> tuple[Any, ...]:
-        """The parameters of quotas of one counter, but its key. ``shown``: of the starts."""
+    def guarded(self, change: str, columns: Sequence[str], kinds: Sequence[Kind], call: str) -> str:
+        """The same, and the `call` of a guard around it. Its last parameters are the guard's."""
         raise NotImplementedError

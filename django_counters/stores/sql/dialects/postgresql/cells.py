@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django_counters.measure import Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, Cells, insert
-from django_counters.types import Quota
+
+# The code of an error of the function of a guard. Its detail has numbers.
+GUARD_REFUSED = "QC001"
 
 
 def function_of(kind: Kind) -> str:
@@ -56,10 +57,9 @@ class PostgresCells(Cells):
         """The same for one counter: a function keeps its plan, and needs few parameters."""
         return self._called("{}", change, columns, kinds)
 
-    def within(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
-        """The same, and an error where a period has counted too much then."""
-        last = "django_counters_within({}, %s, %s, %s, %s, %s)"
-        return self._called(last, change, columns, kinds)
+    def guarded(self, change: str, columns: Sequence[str], kinds: Sequence[Kind], call: str) -> str:
+        """The same, and a guard looks at it."""
+        return self._called(call, change, columns, kinds)
 
     def _called(self, last: str, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
         shard = "c.n" if "n" in columns else "0"
@@ -79,7 +79,7 @@ class PostgresCells(Cells):
         """Arrays as texts: the driver takes longer for each value of a list."""
         types = (COLUMNS[letter][1] for letter in kind.columns)
         return tuple(
-            _texts(column) if of == "text" else _array(column)
+            _texts(column) if of == "text" else array(column)
             for of, column in zip(types, zip(*rows, strict=True), strict=True)
         )
 
@@ -90,25 +90,15 @@ class PostgresCells(Cells):
             if not kind.adds:
                 return None
             columns = dict(zip(kind.columns, zip(*of_kind, strict=True), strict=True))
-            periods, starts = _array(columns.pop("p")), _array(columns.pop("s"))
+            periods, starts = array(columns.pop("p")), array(columns.pop("s"))
             columns.pop("n", None)
             if len(of_kind) > 1 and any(len(set(column)) > 1 for column in columns.values()):
                 return None
             params += (*(column[0] for column in columns.values()), periods, starts)
         return tuple(params)
 
-    def limits(self, quotas: Sequence[Quota], shown: Callable[[datetime], Any]) -> tuple[Any, ...]:
-        """The parameters of quotas, but the key."""
-        cells = [quota.cell for quota in quotas]
-        return (
-            cells[0].measure,
-            _array(cell.period for cell in cells),
-            _array(shown(cell.start) for cell in cells),
-            _array(quota.most for quota in quotas),
-        )
 
-
-def _array(values: Iterable[object]) -> str:
+def array(values: Iterable[object]) -> str:
     """An array of what needs no quotes."""
     return f"{{{','.join(map(str, values))}}}"
 

@@ -7,12 +7,8 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.claims import BATCHES, LandingStatements
-from django_counters.stores.sql.dialects.postgresql.cells import PostgresCells
-from django_counters.stores.sql.dialects.postgresql.functions import (
-    BEYOND_QUOTA,
-    install,
-    refused_function,
-)
+from django_counters.stores.sql.dialects.postgresql.cells import GUARD_REFUSED, PostgresCells
+from django_counters.stores.sql.dialects.postgresql.functions import install, refused_function
 from django_counters.stores.sql.dialects.postgresql.statements import (
     FunctionReads,
     FunctionTotals,
@@ -98,9 +94,9 @@ class PostgreSQL(Dialect):
         """Make the functions of this version."""
         install(using)
 
-    def beyond_quotas(self, error: Exception) -> tuple[int, ...] | None:
-        """What periods would have counted, if it was too much."""
-        if self.code(error) != BEYOND_QUOTA:
+    def guard_numbers(self, error: Exception) -> tuple[int, ...] | None:
+        """The numbers of a guard that refused a change."""
+        if self.code(error) != GUARD_REFUSED:
             return None
         detail = error.__cause__.diag.message_detail  # type: ignore[union-attr]
         return tuple(map(int, detail.split(",")))

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from django_counters.errors import InvalidConfiguration
 from django_counters.features import features
-from django_counters.measure import OWN_KINDS, SUM, Kind
+from django_counters.measure import OWN_KINDS, Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.spelling import COUNTER, DELTAS, HORIZON, SHARDS, SLOTS
@@ -436,34 +436,6 @@ END $body$
 """
 
 
-# The code of an error whose detail has what each period would have counted.
-BEYOND_QUOTA = "QC001"
-
-# The quotas of a change, last of all: an error if a period has too much. The caller
-# holds the total, and each statement here sees what was committed before it.
-_WITHIN = f"""
-CREATE OR REPLACE FUNCTION django_counters_within(
-  v anyelement, m int, ps smallint[], ss timestamptz[], most bigint[], k text)
-RETURNS anyelement {INDEXED} AS $body$
-DECLARE sums numeric[];
-BEGIN
-  IF v IS NULL THEN
-    RETURN v;
-  END IF;
-  FOR i IN 1 .. array_length(ps, 1) LOOP
-    sums[i] := (SELECT SUM(c.value) FROM {SUM.table} c
-      WHERE c.measure_id = m AND c.key = k AND c.period = ps[i] AND c.start = ss[i]);
-  END LOOP;
-  FOR i IN 1 .. array_length(ps, 1) LOOP
-    IF sums[i] > most[i] THEN
-      RAISE SQLSTATE '{BEYOND_QUOTA}'
-        USING MESSAGE = 'quota exceeded: ' || k, DETAIL = array_to_string(sums, ',');
-    END IF;
-  END LOOP;
-  RETURN v;
-END $body$
-"""
-
 # A shard that no other transaction uses. Appends wait for no transaction, so neither do their
 # cells, unless as many transactions are open as there are shards. The lock is that of the
 # transaction.
@@ -491,7 +463,6 @@ _FUNCTIONS = (
     _SLOT,
     *_RIGHTS,
     *(_adding(kind) for kind in OWN_KINDS if kind.adds),
-    _WITHIN,
 )
 _CORE = "django_counters"
 _NAME = re.compile(r"^\s*CREATE (?:OR REPLACE )?FUNCTION (django_counters_[a-z0-9_]+)\s*\(")

@@ -1,0 +1,150 @@
+"""Quotas: ceilings of the counts in a period. They are looked at after the period's cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, NamedTuple
+from zoneinfo import ZoneInfo
+
+from django_counters.calendar import PERIODS, period_of
+from django_counters.errors import QuotaExceeded, Shortfall
+from django_counters.measure import SUM, Measure
+from django_counters.projector import GuardsStore
+from django_counters.stores.sql.dialects.postgresql.cells import array
+from django_counters.stores.sql.measures import SqlMeasures
+from django_counters.strategies.base import booked, in_period
+from django_counters.types import Cell, Delta, Effect
+
+
+class Quota(NamedTuple):
+    """How much a counter may be increased by in one period, regardless of the tags.
+
+    Attributes:
+        cell: names the period; its tags are empty.
+        most: the ceiling of the counts in the period.
+        zone: the name of the time zone by whose clocks the period begins and ends.
+    """
+
+    cell: Cell
+    most: int
+    zone: str
+
+    @property
+    def period(self) -> str:
+        """The word for its period."""
+        return PERIODS[self.cell.period - 1]
+
+    @property
+    def ends_at(self) -> datetime:
+        """When its period ends, in UTC."""
+        return period_of(self.period, self.cell.start, ZoneInfo(self.zone))[1]
+
+
+class QuotaEffect(NamedTuple):
+    """The used part of a quota before and after a change."""
+
+    period: str
+    before: int
+    after: int
+    ceiling: int
+
+
+class QuotaLimits(NamedTuple):
+    """The declared quotas of a counter, the finest period first; see `projector.Guarding`."""
+
+    limits: tuple[tuple[str, int], ...]
+
+    def guard(
+        self, measure: Measure, effects: Sequence[Effect], known: SqlMeasures
+    ) -> Quotas | None:
+        """Return the quotas of the periods that a change counts in, longer periods last."""
+        declared, zone = dict(self.limits), known.ensure(measure).zone
+        quotas = Quotas(
+            Quota(cell._replace(tags=""), declared[PERIODS[cell.period - 1]], zone)
+            for cell, _ in effects
+            if cell.kind is SUM and PERIODS[cell.period - 1] in declared
+        )
+        return quotas or None
+
+
+class Quotas(tuple[Quota, ...]):
+    """The quotas of one change, longer periods last; see `projector.Guard`."""
+
+    __slots__ = ()
+    call: ClassVar[str] = "django_counters_within({}, %s, %s, %s, %s, %s)"
+    # A decrease gives back room. None of its periods loses more than it has counted.
+    taken = staticmethod(in_period)
+
+    def parameters(self, key: str, shown: Callable[[datetime], Any]) -> tuple[Any, ...]:
+        """Return the parameters of the call."""
+        cells = [quota.cell for quota in self]
+        return (
+            cells[0].measure,
+            array(cell.period for cell in cells),
+            array(shown(cell.start) for cell in cells),
+            array(quota.most for quota in self),
+            key,
+        )
+
+    def refusal(
+        self, delta: Delta, numbers: Sequence[int], label: Callable[[Hashable], str]
+    ) -> QuotaExceeded:
+        """Return the error for an increase; ``numbers`` are the sums of the periods with it."""
+        refused = _refusal([(delta, quota) for quota in self], numbers, label)
+        assert refused, "the statement says which sum is beyond its quota"
+        return refused
+
+    @staticmethod
+    def check(deltas: Sequence[Any], store: GuardsStore, *, counted: bool) -> None:
+        """Refuse increases for which a period has not enough room.
+
+        Raises:
+            QuotaExceeded: for the first counter without enough room.
+        """
+        asked = [(delta, quota) for delta in deltas for quota in delta.guard]
+        sums = store.used([(delta.key, quota.cell) for delta, quota in asked])
+        ahead = [0 if counted else delta.by for delta, _ in asked]
+        totals = [a + b for a, b in zip(sums, ahead, strict=True)]
+        refused = _refusal(asked, totals, store.label)
+        if refused is not None:
+            raise refused
+
+    def foreseen(self, key: Hashable, by: int, store: GuardsStore) -> Sequence[QuotaEffect]:
+        """Return the used part of each quota before and after a change."""
+        used = store.used([(key, quota.cell) for quota in self])
+        return tuple(
+            QuotaEffect(quota.period, before, before + booked(by, before), quota.most)
+            for quota, before in zip(self, used, strict=True)
+        )
+
+
+def _refusal(
+    asked: Sequence[tuple[Delta, Quota]], sums: Sequence[int], label: Callable[[Hashable], str]
+) -> QuotaExceeded | None:
+    """Return the error for increases beyond their quotas; None if there is room for all of them.
+
+    ``sums``: the sum of the period of each quota with the increase.
+    """
+    beyond: dict[Hashable, tuple[Delta, Quota, int]] = {}
+    for (delta, quota), total in zip(asked, sums, strict=True):
+        # Longer periods come last: of several the one stays that lets the counter go on last.
+        if total > quota.most:
+            beyond[delta.key] = delta, quota, max(0, quota.most - total + delta.by)
+    if not beyond:
+        return None
+    refused = list(beyond.values())
+    full = tuple(
+        Shortfall(label(delta.key), delta.by, left, quota.most) for delta, quota, left in refused
+    )
+    key, requested, available, ceiling = full[0]
+    quota = refused[0][1]
+    return QuotaExceeded(
+        key=key,
+        requested=requested,
+        available=available,
+        ceiling=ceiling,
+        period=quota.period,
+        resets_at=quota.ends_at,
+        shortfalls=full,
+    )

@@ -1,0 +1,77 @@
+"""What apps count beside a total, and what they refuse because of it: the parts of a `Measure`.
+
+An option of an app declares a guard: its `projections.base.Projection` makes ``{"guard":
+Guarding}``. A guard looks at a change after its effects, in the same statement, and can refuse it,
+as a quota does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+
+class GuardsStore(Protocol):
+    """Knows what periods have counted."""
+
+    def used(self, parts: Sequence[tuple[Hashable, Any]]) -> Sequence[int]:
+        """Return what each period of a counter has counted, over all tags, in one statement."""
+
+    def label(self, key: Hashable) -> str:
+        """What people call the counter of a key."""
+
+
+class Guard(Protocol):
+    """Refuses a change because of its effects. Its deltas are of the class `types.Delta`.
+
+    Changes with guards of one class are looked at together.
+    """
+
+    @property
+    def call(self) -> str:
+        """The call of a function of PostgreSQL: its first argument, ``{}``, is the new value.
+
+        It returns the value, or raises an error with the code ``QC001``, whose detail is numbers
+        with commas between them.
+        """
+
+    def parameters(self, key: str, shown: Callable[[datetime], Any]) -> tuple[Any, ...]:
+        """Return the other arguments. ``shown`` makes a moment what the database takes."""
+
+    def refusal(
+        self, delta: Any, numbers: Sequence[int], label: Callable[[Hashable], str]
+    ) -> Exception:
+        """Return the error for an increase that the function refused, with its numbers."""
+
+    def check(self, deltas: Sequence[Any], store: GuardsStore, *, counted: bool) -> None:
+        """Refuse increases, all with guards of this class. The caller locks their totals.
+
+        Args:
+            deltas: the increases.
+            store: reads what periods have counted.
+            counted: whether they are made already.
+        """
+
+    def taken(self, deltas: Sequence[Any], store: GuardsStore) -> Sequence[Any]:
+        """Return decreases with the effects that they really have. Their totals are locked."""
+
+    def foreseen(self, key: Hashable, by: int, store: GuardsStore) -> Sequence[Any]:
+        """Return what a change would do to each limit, for a preview."""
+
+
+class Guarding(Protocol):
+    """The declaration of a guard, a part of a `Measure`. Equal declarations are equal."""
+
+    @property
+    def limits(self) -> Sequence[tuple[str, int]]:
+        """The name and the number of each limit, for people."""
+
+    def guard(self, measure: Any, effects: Sequence[Any], known: Any) -> Guard | None:
+        """Return the guard of a change with these effects; None if it needs none.
+
+        Args:
+            measure: the declaration of its counter.
+            effects: those of the change.
+            known: the measures that the database has: a `stores.sql.measures.SqlMeasures`.
+        """

@@ -1,0 +1,45 @@
+"""Without the app of series, its options are refused, and the message names the app."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import modify_settings
+
+from django_counters.conf import problems
+from django_counters.fields import CounterField
+
+APP = "django_counters.contrib.series"
+# They need it.
+OTHERS = ["django_counters.contrib.top", "django_counters.contrib.uniques"]
+OPTIONS: list[tuple[str, str, Any, str]] = [
+    ("ceiling", "E036", {"day": 5}, "a ceiling of periods"),
+    ("occurrences", "E062", ["day"], "OCCURRENCES"),
+]
+
+
+@pytest.mark.parametrize(("name", "code", "value", "what"), OPTIONS)
+def test_a_namespace_names_the_app(name: str, code: str, value: Any, what: str) -> None:
+    declared = {"calls": {name.upper(): value}}
+    assert list(problems(declared)) == []
+    with modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}):
+        [problem] = problems(declared)
+    assert problem.code == code
+    assert problem.message == f"COUNTERS['calls']: {what} needs {APP!r} in INSTALLED_APPS."
+
+
+@pytest.mark.parametrize(("name", "code", "value", "what"), OPTIONS)
+def test_so_does_a_field(name: str, code: str, value: Any, what: str) -> None:
+    with (
+        modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}),
+        pytest.raises(ImproperlyConfigured, match=f"(?i){what} needs {APP!r} in INSTALLED_APPS"),
+    ):
+        CounterField(**{name: value})
+
+
+def test_a_ceiling_of_the_value_needs_no_app() -> None:
+    with modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}):
+        assert list(problems({"calls": {"CEILING": 5}})) == []
+        assert CounterField(ceiling=5).bounds.ceiling == 5
