@@ -18,10 +18,10 @@ from django.test import override_settings
 
 from benchmarks.inspection import execute
 from django_counters.cached.sources import slots_of
+from django_counters.contrib.series.models import CounterCell
 from django_counters.models import (
     Counter,
     CounterArchive,
-    CounterCell,
     CounterDelta,
     CounterHorizon,
     CounterPartition,

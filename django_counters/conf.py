@@ -21,12 +21,12 @@ from django_counters.access import (
     access_of,
     access_problems,
 )
+from django_counters.effects import projector
 from django_counters.errors import InvalidConfiguration, InvalidDelta
 from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, did_you_mean, is_integer
-from django_counters.projections.base import Projection, finest_first
-from django_counters.projections.series import SERIES
+from django_counters.projections.base import Projection
 from django_counters.strategies import exact
 from django_counters.strategies.base import Intake
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
@@ -123,7 +123,7 @@ _CEILING = Projection(
     in_fields="E037",
     spread="no database can keep it for the others",
 )
-_OWN: tuple[Projection, ...] = (_CEILING, SERIES)
+_OWN: tuple[Projection, ...] = (_CEILING,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,10 +312,13 @@ def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
                 parts[name] = (*parts.get(name, ()), *part)
             elif part is not None:
                 parts[name] = part
-    parts["per"] = finest_first(list(set(parts["per"])))
+    made = projector()
+    parts = made.completed(parts) if made else {"per": (), **parts}
     more = tuple((n, parts.pop(n)) for n in list(parts) if n not in Measure._fields)
     more = tuple(one for one in more if one[1])
-    return Measure(owner, **parts, more=more) if more or any(parts.values()) else None
+    return (
+        Measure(owner, **parts, more=more, projector=made) if more or any(parts.values()) else None
+    )
 
 
 def projected_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,33 +1,44 @@
-"""The kinds of effects: rows of the core and of installed apps that a change adds to."""
+"""The kinds of effects: rows of installed apps that a change adds to, and who makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from django_counters.features import features
-from django_counters.measure import OWN_KINDS, Kind, Measure
+from django_counters.measure import Kind, Measure
+from django_counters.projector import Projector
 
 
 class _Kinds:
-    """The kinds of the core and of the installed apps."""
+    """The kinds of the installed apps, and their projector."""
 
     def __init__(self) -> None:
         self.configs = apps.app_configs if apps.apps_ready else None
         added = (kind for feature in features() for kind in feature.kinds)
-        self.ordered = ordered = sorted((*OWN_KINDS, *added), key=lambda kind: kind.order)
+        self.ordered = ordered = sorted(added, key=lambda kind: kind.order)
         _check_distinct(ordered)
         self.named = {kind.name: kind for kind in ordered}
-        self.marked = {kind.mark: kind for kind in ordered if kind.mark}
+        self.marked = {
+            kind.mark: kind for kind in reversed(ordered) if kind.mark or kind.is_sharded
+        }
         self.of_members = sets = next((kind for kind in ordered if kind.has_members), None)
         # A change asks both of its measure. There are as many as namespaces and fields.
         self.stored = lru_cache(1_000)(
             lambda m: tuple(kind.known_as(period) for kind in ordered for period in m.by(kind))
         )
         self.names_members = lru_cache(1_000)(lambda m: sets is not None and bool(m.by(sets)))
+
+    @cached_property
+    def projector(self) -> Projector | None:
+        """What makes the effects of changes."""
+        paths = (feature.projector for feature in features() if feature.projector)
+        return next(map(import_string, paths), None)
 
 
 _made: list[_Kinds] = []
@@ -53,6 +64,20 @@ def _check_distinct(kinds: Sequence[Kind]) -> None:
                     f"same {attribute} {value!r}. Give the kind of your app another one."
                 )
                 raise ImproperlyConfigured(problem)
+
+
+def projector() -> Projector | None:
+    """Return what makes the effects of changes; None if no installed app does."""
+    return _kinds().projector
+
+
+def with_derived(sums: Any, measures: Mapping[int, Measure]) -> Any:
+    """Return the `types.Sums` of effects that land, and of rows that are derived from them.
+
+    ``measures``: the declarations, by their numbers.
+    """
+    made = projector()
+    return made.with_derived(sums, measures) if made else sums
 
 
 def kinds() -> Sequence[Kind]:
@@ -82,7 +107,7 @@ def kind_named(name: str) -> Kind:
 
 
 def kind_marked(mark: str) -> Kind | None:
-    """Return the kind that has a mark, as in Redis; None if no installed app has it."""
+    """Return the kind that has a mark, or none, as in Redis; None if no installed app has it."""
     return _kinds().marked.get(mark)
 
 

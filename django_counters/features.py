@@ -318,6 +318,10 @@ class Feature:
     #: PostgreSQL, each kind with numbers gets a function.
     kinds: Sequence[Kind] = ()
 
+    #: The dotted path of a `projector.Projector`, which makes the effects of changes. One installed
+    #: app has one.
+    projector: str = ""
+
     def imported_first(self) -> Sequence[str]:
         """Return the modules that counting imports when it first needs them.
 

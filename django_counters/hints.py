@@ -61,10 +61,6 @@ HINTS: Mapping[str, Any] = MappingProxyType(
         "E024": "Set approve_above to the largest change that one person alone may make by an "
         "adjustment: an integer from 0 on, or None.",
         "E026": "Write it as the message says, or leave it out: what API does not name is closed.",
-        "E027": 'PER and OCCURRENCES are lists of periods such as ["hour", "day"], TAGS a number '
-        "of values for each tag, KEEP a number of days for each period.",
-        "E028": 'per and occurrences are lists of periods such as ["hour", "day"], tags a number '
-        "of values for each tag, keep a number of days for each period.",
         "E036": "CEILING is an integer, or of an exact namespace a dictionary of periods such as "
         '{"month": 10_000}.',
         "E037": "ceiling is an integer, or of an exact field a dictionary of periods such as "

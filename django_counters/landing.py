@@ -36,7 +36,7 @@ from django.db import DEFAULT_DB_ALIAS, DataError
 
 from django_counters import clock
 from django_counters.conf import EXACT
-from django_counters.effects import kinds
+from django_counters.effects import kinds, with_derived
 from django_counters.errors import (
     CounterError,
     CounterUnavailable,
@@ -48,7 +48,6 @@ from django_counters.errors import (
 from django_counters.ledger.deltas import deltas_of
 from django_counters.ledger.upkeep import make_ahead, partitions_ahead, too_few
 from django_counters.measure import Kind, Measure
-from django_counters.projections.derived import with_derived
 from django_counters.registry import registry
 from django_counters.stores.base import Outcome, Parcel, Tokened
 from django_counters.stores.sql.batches import OLDEST, REMEMBERED, SqlBatches
@@ -467,7 +466,9 @@ class ParcelLanding:
         def kept(measure: int, tags: str) -> str:
             if not tags or measure not in measures:
                 return tags
-            return registry.measures(self._using).admitted(*measures[measure], tags)
+            declared, stored = measures[measure]
+            made = declared.projector
+            return made.admitted(declared, stored, tags, self._using) if made else tags
 
         def where(counter: str, cell: Cell) -> tuple[str, Cell]:
             tags = kept(cell.measure, cell.tags)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from django_counters.conditions import Conditional
-    from django_counters.projector import Guarding
+    from django_counters.projector import Guarding, Projector
 
 OTHER = "~"
 # The letters of all columns of kinds, in the order of the values that a row is picked from.
@@ -100,11 +100,6 @@ class Kind:
         return period if self.periods == "per" else f"{self.periods} {period}"
 
 
-SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd", order=10)
-#: The kinds of the core.
-OWN_KINDS = (SUM,)
-
-
 class Measure(NamedTuple):
     """The counting beside a total.
 
@@ -114,6 +109,7 @@ class Measure(NamedTuple):
         tags: how many values of each tag are kept apart; later ones are counted as ``~``.
         keep: for how many days a period is kept; for ever where it is not named.
         condition: what has to be so that a change counts; None if each counts.
+        projector: what makes the effects of its changes; None if no app does.
         guard: what refuses a change after its effects, as quotas do; None if nothing does.
         more: the periods of other kinds, by the names of their options.
     """
@@ -124,6 +120,7 @@ class Measure(NamedTuple):
     keep: tuple[tuple[str, int], ...] = ()
     condition: Conditional | None = None
     guard: Guarding | None = None
+    projector: Projector | None = None
     more: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def by(self, kind: Kind) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ as a quota does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -75,3 +75,43 @@ class Guarding(Protocol):
             effects: those of the change.
             known: the measures that the database has: a `stores.sql.measures.SqlMeasures`.
         """
+
+
+class Projector(Protocol):
+    """Makes the effects of changes. An app names one in `Feature.projector`."""
+
+    def completed(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parts of a `Measure`, which several options have declared, as one."""
+
+    def effects(
+        self,
+        measure: Any,
+        key: str,
+        by: int,
+        event: Any,
+        *,
+        known: Any,
+        admits: bool = True,
+        token: Any = None,
+    ) -> tuple[Any, ...]:
+        """Return the effects of a change. Called for each change of a counter with a measure.
+
+        Args:
+            measure: the declaration of its counter.
+            key: what people call the counter.
+            by: the change of its total.
+            event: its time, tags and actor: a `projections.event.Event`.
+            known: the measures that the database has.
+            admits: whether the database may be asked about tags; else `admitted` is called when
+                the effects land.
+            token: the `tokens.Token` of the change.
+        """
+
+    def admitted(self, measure: Any, stored: Any, tags: str, using: str) -> str:
+        """Return the tags of an effect that lands, as they are stored."""
+
+    def with_derived(self, sums: Any, measures: Mapping[int, Any]) -> Any:
+        """Return the sums of effects that land, and of rows that are derived from them."""
+
+    def taken(self, deltas: Sequence[Any], store: GuardsStore) -> Sequence[Any]:
+        """Return changes of locked totals, with the effects that decreases really have."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from django_counters.errors import InvalidDelta, InvalidKey
-from django_counters.measure import SUM, Kind
+from django_counters.measure import Kind
 
 if TYPE_CHECKING:
     from django_counters.projector import Guard
@@ -75,9 +75,9 @@ class Cell(NamedTuple):
     measure: int
     period: int
     start: datetime
-    tags: str = ""
-    member: int = 0
-    kind: Kind = SUM
+    tags: str
+    member: int
+    kind: Kind
 
     def added(self, by: int) -> int:
         """What a change of the counter by an amount adds."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
-from zoneinfo import ZoneInfo
 
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
@@ -31,7 +30,6 @@ from django.db.migrations.operations.base import Operation
 from django.db.models.functions import Left
 
 from django_counters import clock
-from django_counters.calendar import PERIODS, period_of
 from django_counters.errors import CounterOverflow
 from django_counters.features import Drift, Feature, features, installed
 from django_counters.ledger.inquiry import SqlInquiry
@@ -41,23 +39,18 @@ from django_counters.projections.event import actor_of
 from django_counters.registry import registry
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.batches import REMEMBERED, SqlBatches
-from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded, SqlFolding
 from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.measures import SqlMeasures
-from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED, slots
 from django_counters.tables import (
     CounterBatch,
-    CounterCell,
     CounterHorizon,
     CounterIncident,
     CounterMeasure,
     CounterPosition,
     CounterToken,
 )
-from django_counters.tables.measured import OfPeriod
 from django_counters.tables.schema import COUNTERS, SLOTS, CounterColumns
 from django_counters.tables.total import TotalField
 from django_counters.write.pages import SOURCE
@@ -367,41 +360,6 @@ def _as_migrations_say(label: str) -> str:
     return f"{app.lower()}.{name}"
 
 
-def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Forget cells and sets that are older than ``KEEP`` says; how many. In small batches.
-
-    Coarser cells were written together with them, and stay. Any number of these can run at once.
-    """
-    if not router.allow_migrate_model(using, CounterCell):
-        return 0
-    for table in OfPeriod.tables():
-        table.before_pruning(using)
-    measures, cells = registry.measures(using), SqlCells(Session(using))
-    return sum(_prune(measure, measures, cells) for measure in declared_measures(using))
-
-
-def _prune(measure: Measure, measures: SqlMeasures, cells: SqlCells) -> int:
-    stored, gone = measures.find(measure.name), 0
-    if stored is None:
-        return gone
-    for period, days in measure.keep:
-        # One that began before is kept as long as a part of it is.
-        since = clock.utc() - timedelta(days=days)
-        before, _ = period_of(period, since, ZoneInfo(stored.zone))
-        place = stored.id, PERIODS.index(period) + 1, before
-        found: Tally[str] = Tally()
-        for table in OfPeriod.tables():
-            key = [field.attname for field in table._meta.pk_fields]
-            forgotten = cells.forget(table._meta.db_table, key, *place)
-            # What is derived from others is known as long as they are.
-            if not table.of_kind.derived:
-                found[table.of_kind.known_as(period)] += forgotten
-        for name in +found:
-            measures.forgotten(measure.name, name, before)
-            gone += found[name]
-    return gone
-
-
 def forget_actor(
     who: object,
     using: str = DEFAULT_DB_ALIAS,
@@ -554,7 +512,6 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> tuple[dict[str, int], dict[str, 
         tokens=prune(using),
         generations=prune_landed(using),
         histories=prune_histories(using),
-        cells=prune_cells(using),
         incidents=prune_incidents(using),
     )
     for _app, rows in attempted(using, lambda feature: feature.prune(using), failed):

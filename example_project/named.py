@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from django.db.models import F, Q
 
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.models import (
     Counter,
     CounterArchive,
-    CounterCell,
     CounterDelta,
     CounterPartition,
     CounterShard,

@@ -27,9 +27,11 @@ from benchmarks.harness import Action, Pair, Sample, Side, Work, adds_up, expect
 from benchmarks.inspection import execute, increment, value
 from benchmarks.models import Event
 from django_counters.cached.flush import flush
+from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.options import SUM
 from django_counters.contrib.uniques.sketches import KEPT
-from django_counters.measure import SUM, Measure
-from django_counters.models import Counter, CounterCell
+from django_counters.measure import Measure
+from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects.cells import insert, names
 from example_project.scratch import tables

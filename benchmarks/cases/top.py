@@ -16,11 +16,12 @@ from benchmarks.database import known
 from benchmarks.harness import Pair, Work, loop, remain
 from benchmarks.inspection import execute
 from django_counters.contrib import series
+from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.options import SUM
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.models import CounterRank
 from django_counters.contrib.top.reading import largest
-from django_counters.measure import SUM, Kind
-from django_counters.models import CounterCell
+from django_counters.measure import Kind
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects.cells import names
 

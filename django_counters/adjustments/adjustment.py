@@ -20,15 +20,13 @@ from django_counters.adjustments.models import (
     CounterAdjustment,
 )
 from django_counters.adjustments.sql import SqlAudit
-from django_counters.effects import sharded_kinds
+from django_counters.effects import projector, sharded_kinds, with_derived
 from django_counters.errors import (
     ApprovalRequired,
     CounterError,
     CounterOverflow,
     InvalidAdjustment,
 )
-from django_counters.measure import SUM
-from django_counters.projections.derived import with_derived
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
@@ -37,7 +35,6 @@ from django_counters.stores.sql.totals import SqlCorrections
 from django_counters.strategies.base import (
     Outside,
     Strategy,
-    in_period,
     refusal,
     refuse_guarded,
 )
@@ -402,11 +399,10 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
         if measure is not None and measure.counts_rows:
             _, parts = corrections.counted(ref.key, stored.id)
         forget_named(ref, lambda _, kind: kind is not None and kind.derived)
-        corrections.take_back(ref.key, parts, SUM)
+        corrections.take_back(ref.key, parts, sharded_kinds()[:1])
     forget_named(ref, lambda _, kind: not (stored and kind and kind.is_sharded))
     forget_added("", [ref.text], ref.using)
-    for kind in sharded_kinds()[1:]:
-        corrections.take_back(ref.key, parts, kind)
+    corrections.take_back(ref.key, parts, sharded_kinds()[1:])
     if outside:
         _forget_waiting(ref, outside, waiting)
     return value
@@ -529,18 +525,24 @@ def _carried_out(
     # An adjustment counts in the present period, without tags.
     made = [Change(plan.ref, plan.delta).apart for plan in credited]
     if any(delta.effects for delta in made):
-        corrections.add_cells(in_period(made, corrections))
+        corrections.add_cells(_taken_from_periods(made, corrections))
         # A new period may have begun since the check, with less room.
         refuse_guarded(made, corrections, counted=True)
     if entered:
         made = [Change(plan.ref, plan.delta).apart for plan in entered]
-        ledger.add_cells(in_period(made, corrections))
+        ledger.add_cells(_taken_from_periods(made, corrections))
     rows = audit.write([_columns(plan, entries) for plan in plans])
     for strategy, keys in _outside([plan.ref for plan in plans if plan.can.outside], alias):
         _forget_after_commit(strategy, keys, alias)
     for row in rows:
         _tell_after_commit(row, alias)
     return rows
+
+
+def _taken_from_periods(made: Sequence[Delta], corrections: SqlCorrections) -> Sequence[Delta]:
+    """Return changes of locked totals, with what decreases take from their periods."""
+    known = projector()
+    return known.taken(made, corrections) if known else made
 
 
 class Locked(NamedTuple):

@@ -60,7 +60,7 @@ def forget_pending(
             _forget_in_redis(field, keys, using)
         if field.measure is not None:
             label = field.table.label
-            forget_rows(label, label, field.measure, list(map(str, keys)), using)
+            forget_rows(label, field.measure, list(map(str, keys)), using)
         forget_added(field.table.label, list(map(str, keys)), using)
     instances.clear()
 

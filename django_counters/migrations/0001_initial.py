@@ -22,7 +22,6 @@ FILLFACTORS = {
     "Counter": 60,
     "CounterShard": 60,
     "SlottedCounter": 60,
-    "CounterCell": 80,
 }
 
 
@@ -705,105 +704,6 @@ class Migration(migrations.Migration):
             options={
                 "verbose_name": "counter measure",
                 "verbose_name_plural": "counter measures",
-            },
-        ),
-        migrations.CreateModel(
-            name="CounterCell",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "measure_id",
-                        "key",
-                        "period",
-                        "start",
-                        "tags",
-                        "shard",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "key",
-                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
-                ),
-                (
-                    "period",
-                    models.SmallIntegerField(
-                        choices=[(1, "minute"), (2, "hour"), (3, "day"), (4, "week"), (5, "month")],
-                        verbose_name="period",
-                    ),
-                ),
-                ("start", models.DateTimeField(verbose_name="start")),
-                (
-                    "tags",
-                    django_counters.tables.schema.KeyField(
-                        blank=True, default="", max_length=200, verbose_name="tags"
-                    ),
-                ),
-                ("shard", models.SmallIntegerField(default=0, verbose_name="shard")),
-                ("value", models.BigIntegerField(verbose_name="value")),
-                (
-                    "measure",
-                    models.ForeignKey(
-                        db_constraint=False,
-                        db_index=False,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to="django_counters.countermeasure",
-                        verbose_name="measure",
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "counter cell",
-                "verbose_name_plural": "counter cells",
-                "indexes": [
-                    models.Index(
-                        fields=["measure", "period", "start"], name="counters_cells_by_start"
-                    )
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="CounterTag",
-            fields=[
-                (
-                    "pk",
-                    models.CompositePrimaryKey(
-                        "measure_id",
-                        "name",
-                        "value",
-                        blank=True,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                (
-                    "name",
-                    django_counters.tables.schema.KeyField(max_length=60, verbose_name="name"),
-                ),
-                (
-                    "value",
-                    django_counters.tables.schema.KeyField(max_length=60, verbose_name="value"),
-                ),
-                (
-                    "measure",
-                    models.ForeignKey(
-                        db_index=False,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to="django_counters.countermeasure",
-                        verbose_name="measure",
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "counter tag",
-                "verbose_name_plural": "counter tags",
             },
         ),
         migrations.CreateModel(

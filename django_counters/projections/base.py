@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django_counters.calendar import PERIODS
 from django_counters.options import Option
 
 
@@ -42,21 +41,3 @@ class Projection:
     spread: str = "cells of other databases aren't read yet"
     irreversible: str = ""
     takes: tuple[str, ...] = ()
-
-
-def finest_first(periods: object) -> tuple[str, ...]:
-    """The periods of a list or a dictionary in one order; none where it is neither."""
-    given = periods if isinstance(periods, list | tuple | Mapping) else ()
-    return tuple(sorted((one for one in given if one in PERIODS), key=PERIODS.index))
-
-
-def period_problems(name: str, given: object) -> Iterator[str]:
-    """Say what is wrong with a list of periods."""
-    if given is None:
-        return
-    if not isinstance(given, list | tuple) or not given or len(set(map(str, given))) < len(given):
-        yield f"{name} is a list of different periods, not {given!r}."
-        return
-    for period in given:
-        if period not in PERIODS:
-            yield f"{period!r} is no period. Known are: {', '.join(PERIODS)}."

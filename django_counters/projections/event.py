@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias, TypedDict
 from uuid import UUID
 
 from django.db import models
 
-from django_counters.errors import InvalidActor
+from django_counters import clock
+from django_counters.errors import InvalidActor, InvalidMoment
 from django_counters.tokens import Token
 
 #: Values by the names of tags.
@@ -20,6 +21,8 @@ Tags = Mapping[str, str | int | None]
 Who: TypeAlias = str | int | UUID | models.Model | None
 
 WHO_LENGTH = 64
+# How far clocks may differ from that of this host.
+AHEAD = timedelta(minutes=5)
 _SMALL = 10**WHO_LENGTH // 10
 
 
@@ -120,3 +123,21 @@ def _why_nobody(text: str) -> str:
     if len(text) > WHO_LENGTH:
         return f"it has {len(text)} characters, {WHO_LENGTH} are allowed"
     return "" if text.isprintable() else "it contains a character that cannot be printed"
+
+
+def checked_moment(at: object, now: datetime) -> datetime:
+    """The moment of a change, in UTC.
+
+    Raises:
+        InvalidMoment: it is none, or more than 5 minutes ahead.
+    """
+    if not isinstance(at, datetime):
+        raise InvalidMoment(moment=at, reason=f"it is a {type(at).__name__}, not a datetime")
+    try:
+        moment = clock.meant(at).astimezone(UTC)
+    except (OverflowError, ValueError) as error:
+        raise InvalidMoment(moment=at, reason="it is out of the range of UTC") from error
+    if moment > now + AHEAD:
+        minutes = AHEAD // timedelta(minutes=1)
+        raise InvalidMoment(moment=at, reason=f"it is more than {minutes} minutes ahead")
+    return moment

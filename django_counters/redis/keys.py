@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from django_counters.clock import utc
 from django_counters.effects import kind_marked, kind_of_members
-from django_counters.measure import HIGHEST, REGISTERS, SUM
+from django_counters.measure import HIGHEST, REGISTERS
 from django_counters.types import Cell
 
 SLOTS = 16
@@ -99,12 +99,10 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     numbers, tags, counter = field[1:].split(" ", 2)
     measure, period, start, *last = numbers.split(".", 3)
     of = *_period_in(measure, period, start), tags
-    if not last:
-        return counter, Cell(*of)
-    mark = last[0]
+    mark = last[0] if last else ""
     if kind := kind_marked(mark):
-        return counter, Cell(*of, kind=kind)
-    member, kind = 0 if mark.isalpha() else int(mark), kind_of_members()
+        return counter, Cell(*of, 0, kind)
+    member, kind = 0 if not mark or mark.isalpha() else int(mark), kind_of_members()
     if kind is None or not member:
         raise UnknownKind(field)
     return counter, Cell(*of, member, kind)
@@ -140,7 +138,7 @@ def set_in(field: str) -> tuple[str, Cell, int | None] | None:
     kind, _, numbers = field.partition(".")
     found = cell_in(CELL + numbers)
     is_known = kind == COUNT or kind[2:] in _CHUNKS
-    if found is None or found[1].kind is not SUM or not is_known:
+    if found is None or found[1].kind.mark or found[1].member or not is_known:
         raise ValueError(field)
     return *found, _CHUNKS.get(kind[2:])
 

@@ -16,10 +16,9 @@ from django_counters.errors import (
     Shortfall,
     UnsupportedConsistency,
 )
-from django_counters.measure import SUM
 from django_counters.projector import Guard, GuardsStore
 from django_counters.stores.base import PendingField, PendingParts, ReadsStore
-from django_counters.types import Batch, Delta, Effect, Peak, Raised, Reading
+from django_counters.types import Batch, Delta, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown
 
 
@@ -76,40 +75,6 @@ def _guards(deltas: Iterable[Delta]) -> Iterable[tuple[Guard, Sequence[Delta]]]:
         if delta.guard is not None:
             guarded.setdefault(type(delta.guard), (delta.guard, []))[1].append(delta)
     return guarded.values()
-
-
-def booked(by: int, used: int) -> int:
-    """The part of a change that a period takes which has counted ``used``."""
-    return max(by, -max(0, used))
-
-
-def in_period(deltas: Sequence[Delta], store: GuardsStore) -> list[Delta]:
-    """Changes that were made to totals, with what they do to their periods.
-
-    The part that a period does not have was counted before it, and earlier periods stay as they
-    are. The caller holds the totals.
-    """
-    asked = [
-        (delta.key, cell)
-        for delta in deltas
-        for cell, by in delta.effects
-        if by < 0 and cell.kind is SUM
-    ]
-    if not asked:
-        return list(deltas)
-    sums = store.used(asked)
-    used = {(key, cell.period): n for (key, cell), n in zip(asked, sums, strict=True)}
-
-    def taken(delta: Delta, effect: Effect) -> Effect:
-        # Rows of other kinds count changes and actors, not amounts.
-        if effect.by > 0 or effect.cell.kind.each:
-            return effect
-        return effect._replace(by=booked(effect.by, used[delta.key, effect.cell.period]))
-
-    return [
-        delta._replace(effects=tuple(one for e in delta.effects if (one := taken(delta, e)).by))
-        for delta in deltas
-    ]
 
 
 # How many counters one round trip to Redis adds to, if they aren't needed of one moment: 1,000 took

@@ -9,8 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 if apps.apps_ready and not apps.is_installed("django_counters"):
     raise ImproperlyConfigured('Counters need "django_counters" in INSTALLED_APPS. Add it.')
 
-from django_counters.tables.cell import CounterCell
-from django_counters.tables.measure import CounterMeasure, CounterTag
+from django_counters.tables.measure import CounterMeasure
 from django_counters.tables.schema import (
     CounterArchive,
     CounterBatch,
@@ -26,14 +25,12 @@ from django_counters.tables.total import TotalField
 __all__ = [
     "CounterArchive",
     "CounterBatch",
-    "CounterCell",
     "CounterHorizon",
     "CounterIncident",
     "CounterMeasure",
     "CounterPartition",
     "CounterPosition",
     "CounterSource",
-    "CounterTag",
     "CounterToken",
     "TotalField",
 ]

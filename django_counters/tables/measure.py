@@ -7,7 +7,6 @@ import secrets
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.measure import TAG_LENGTH
 from django_counters.tables.schema import KeyField
 
 NAME_LENGTH = 255
@@ -43,25 +42,3 @@ class CounterMeasure(models.Model):
 
     def __str__(self) -> str:
         return str(self.name)
-
-
-class CounterTag(models.Model):
-    """A value of a tag that is counted apart."""
-
-    pk = models.CompositePrimaryKey("measure_id", "name", "value")
-    measure = models.ForeignKey(
-        CounterMeasure,
-        on_delete=models.CASCADE,
-        related_name="+",
-        db_index=False,
-        verbose_name=_("measure"),
-    )
-    name = KeyField(_("name"), max_length=TAG_LENGTH)
-    value = KeyField(_("value"), max_length=TAG_LENGTH)
-
-    class Meta:
-        verbose_name = _("counter tag")
-        verbose_name_plural = _("counter tags")
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.value}"

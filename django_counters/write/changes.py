@@ -11,20 +11,24 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.apps import apps
 from django.db import models, router
 
 from django_counters.conditions import Condition, Conditional, ConditionResult
 from django_counters.effects import names_members, stored_periods
-from django_counters.errors import RecordMissing, UnsupportedBounds, UnsupportedCondition
+from django_counters.errors import (
+    RecordMissing,
+    UnsupportedBounds,
+    UnsupportedCondition,
+    UnsupportedSeries,
+)
 from django_counters.features import forgetting
 from django_counters.measure import Kind, Measure
-from django_counters.projections.cells import effects_of
 from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.claims import SqlConditions
 from django_counters.stores.sql.dialects import Table
+from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import CountsOnConditions, Intake, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
@@ -32,7 +36,7 @@ from django_counters.strategies.spread import SHARDED_ELSEWHERE
 from django_counters.tables.measured import OfCounter, OfPeriod
 from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token
-from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, check_key, namespace_of
+from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, Effect, check_key, namespace_of
 from django_counters.values import (
     Appended,
     Counted,
@@ -108,7 +112,6 @@ class Fate(Enum):
 
     #: They are parts of its value, which the caller takes away.
     VALUE = "value"
-    DELETED = "deleted"
     KEPT = "kept"
 
 
@@ -119,7 +122,6 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
         "CounterShard": Fate.VALUE,
         "SlottedCounter": Fate.VALUE,
         "CounterDelta": Fate.VALUE,
-        "CounterCell": Fate.DELETED,
         # They are about people, or about what another table says.
         "CounterAdjustment": Fate.KEPT,
         "AdjustmentRequest": Fate.KEPT,
@@ -136,24 +138,17 @@ def kind_of(table: type[models.Model]) -> Kind | None:
     return table.of_kind if issubclass(table, OfPeriod) else None
 
 
-def deleted_tables() -> list[type[models.Model]]:
+def deleted_tables() -> list[type[OfCounter]]:
     """Return the tables whose rows are deleted, in the order in which changes write them."""
-    named = (
-        apps.get_model("django_counters", name)
-        for name, fate in BELONGINGS.items()
-        if fate is Fate.DELETED
-    )
 
-    def order(table: type[models.Model]) -> int:
+    def order(table: type[OfCounter]) -> int:
         kind = kind_of(table)
         return 0 if kind is None else kind.order
 
-    others = [table for table in named if not issubclass(table, OfCounter)]
-    return [*sorted(OfCounter.tables(), key=order), *others]
+    return sorted(OfCounter.tables(), key=order)
 
 
 def forget_rows(
-    owner: str,
     name: str,
     measure: Measure | None,
     keys: Sequence[str],
@@ -166,7 +161,6 @@ def forget_rows(
     Run it in the transaction that takes the values away.
 
     Args:
-        owner: ``app.Model.field`` of their records; empty for named counters.
         name: what their measure is called.
         measure: the declaration; None if they declare none now.
         keys: the keys, or the texts of primary keys.
@@ -182,12 +176,7 @@ def forget_rows(
         some = keys[start : start + _IDS]
         rows: list[models.QuerySet[Any]] = []
         for model in deleted_tables():
-            if not among(model, kind_of(model)):
-                continue
-            if not issubclass(model, OfCounter):
-                # Its rows are of named counters.
-                rows += [] if owner else [model._base_manager.using(using).filter(key__in=some)]
-            elif stored is not None:
+            if stored is not None and among(model, kind_of(model)):
                 # Before any of them is deleted: some are found by the cells.
                 rows += model.of_keys(measure, stored.id, some, using)
         for of_table in rows:
@@ -198,7 +187,7 @@ def forget_rows(
 def forget_named(ref: Ref, among: Among) -> Mapping[str, int]:
     """Do the same for one named counter."""
     name = ref.measure.name if ref.measure else namespace_of(ref.text)
-    return forget_rows("", name, ref.measure, [ref.text], ref.using, among=among)
+    return forget_rows(name, ref.measure, [ref.text], ref.using, among=among)
 
 
 def forget_added(owner: str, keys: Sequence[str], using: str) -> None:
@@ -402,9 +391,14 @@ class Change(NamedTuple):
             # An actor who takes something back stays in the sets of distinct actors.
             seen = names_members(ref.measure) and self.by > 0
             event = event if seen else event._replace(who=None)
+        measure = ref.measure
+        if measure is None or measure.projector is None:
+            _refuse_event(ref.label, event)
+            return Delta(ref.key, self.by, bounds, self.route)
+        # As `effects_of`, without this call.
         known = registry.measures(ref.using)
-        effects = effects_of(
-            ref.measure,
+        effects = measure.projector.effects(
+            measure,
             ref.label,
             self.by,
             event,
@@ -412,8 +406,8 @@ class Change(NamedTuple):
             admits=not ref.recipe.can.outside,
             token=self.token,
         )
-        guarding = ref.measure and ref.measure.guard
-        guard = guarding.guard(ref.measure, effects, known) if guarding and ref.measure else None
+        guarding = measure.guard
+        guard = None if guarding is None else guarding.guard(measure, effects, known)
         told = "" if self.token is None else self.event.text
         return Delta(ref.key, self.by, bounds, self.route, effects, guard, told)
 
@@ -437,6 +431,32 @@ def refuse_without_condition(measure: Measure | None, key: str) -> None:
     """
     if measure is not None and measure.condition is not None:
         raise measure.condition.refusal(key)
+
+
+def effects_of(
+    measure: Measure | None,
+    key: str,
+    by: int,
+    event: Event,
+    *,
+    known: SqlMeasures,
+    admits: bool = True,
+) -> tuple[Effect, ...]:
+    """Return the effects of a change; see `projector.Projector`.
+
+    Raises:
+        UnsupportedSeries: an event, and no app counts by period.
+    """
+    if measure is not None and measure.projector is not None:
+        return measure.projector.effects(measure, key, by, event, known=known, admits=admits)
+    _refuse_event(key, event)
+    return ()
+
+
+def _refuse_event(key: str, event: Event) -> None:
+    if event != PLAIN:
+        asked = "tags" if event.tags is not None else "at" if event.at is not None else "who"
+        raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
 
 
 def check_event(ref: Ref, event: Event) -> None:

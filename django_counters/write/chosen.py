@@ -9,7 +9,6 @@ from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, models
 
 from django_counters.errors import CounterError, CounterOverflow, OutcomeUnknown, RecordMissing
-from django_counters.projections.cells import effects_of
 from django_counters.projections.event import Event
 from django_counters.projector import Guard
 from django_counters.registry import registry
@@ -26,7 +25,7 @@ from django_counters.tables.schema import SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta, Effect
 from django_counters.values import NewValues
-from django_counters.write.changes import applied, refuse_without_condition, tell
+from django_counters.write.changes import applied, effects_of, refuse_without_condition, tell
 from django_counters.write.pipeline import all_or_nothing
 from django_counters.write.records import CounterColumn, check_record_id
 

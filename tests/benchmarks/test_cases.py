@@ -27,8 +27,9 @@ from benchmarks.session import Session
 from benchmarks.settings import COUNTERS
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import slots_of
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.uniques.sketches import EXACT
-from django_counters.models import Counter, CounterCell, CounterShard
+from django_counters.models import Counter, CounterShard
 from django_counters.redis.keys import SLOTS
 
 pytestmark = [

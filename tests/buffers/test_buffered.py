@@ -22,6 +22,7 @@ from django_counters.contrib.buffers.buffer import Backlog
 from django_counters.contrib.buffers.counting import BUFFERED
 from django_counters.contrib.buffers.process import buffers as present
 from django_counters.contrib.holds.errors import UnsupportedHold
+from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import (
     CounterOverflow,
     CounterUnavailable,
@@ -34,7 +35,7 @@ from django_counters.errors import (
 )
 from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
-from django_counters.models import Counter, CounterCell, CounterIncident, CounterPosition
+from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import Summed
 from django_counters.testing import override_counters

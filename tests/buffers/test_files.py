@@ -23,6 +23,7 @@ from django_counters.contrib.buffers.adopting import _land, adopt, left
 from django_counters.contrib.buffers.files import read
 from django_counters.contrib.buffers.pages import SealedInterval, Serial, entry_in, text_of
 from django_counters.contrib.buffers.process import buffers as present
+from django_counters.contrib.series.options import SUM
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
@@ -96,7 +97,7 @@ def test_cells_of_periods_and_tags(root: Path, inner: str) -> None:
         "[1]",
         "ü:ñ",
         ("a:b", ()),
-        ("a:b", (Cell(1, 3, clock.utc().replace(microsecond=0), "x y"),)),
+        ("a:b", (Cell(1, 3, clock.utc().replace(microsecond=0), "x y", 0, SUM),)),
     ],
 )
 def test_the_text_of_an_entry(entry: Entry) -> None:

@@ -16,7 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import slots_of
-from django_counters.models import Counter, CounterCell, CounterDelta, CounterIncident, CounterShard
+from django_counters.contrib.series.models import CounterCell
+from django_counters.models import (
+    Counter,
+    CounterDelta,
+    CounterIncident,
+    CounterShard,
+)
 from django_counters.redis.keys import SLOTS
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

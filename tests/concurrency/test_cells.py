@@ -14,8 +14,9 @@ from django.db import connection, transaction
 from django.db.models import Sum
 
 from django_counters.cached.flush import flush
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.top import CounterRank
-from django_counters.models import Counter, CounterCell
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.upkeep import rollup
 from tests.concurrency.book import Book

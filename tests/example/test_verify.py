@@ -12,11 +12,12 @@ from django.db.models import F
 from django.utils.timezone import now
 
 from django_counters.contrib.likes.models import CounterActor
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.top import CounterRank
 from django_counters.fields import CounterField
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.registry import registry
-from django_counters.tables import CounterCell, CounterMeasure
+from django_counters.tables import CounterMeasure
 from example_project import sales, seeds, verify
 from example_project.blog.countries import cell, count_view
 from example_project.blog.downloads import register

@@ -21,12 +21,14 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.upkeep import prune_cells
 from django_counters.effects import kinds
 from django_counters.measure import Kind
-from django_counters.models import Counter, CounterCell, CounterIncident, CounterMeasure
+from django_counters.models import Counter, CounterIncident, CounterMeasure
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep import prune_cells, rollup
+from django_counters.upkeep import rollup
 from tests.extension.models import Party, Streak, Tagged
 from tests.extension.streaks import STREAK, TAGGED
 from tests.extension.test_failing import second
@@ -172,6 +174,7 @@ settings.configure(
         "django.contrib.contenttypes",
         "django.contrib.auth",
         "django_counters",
+        "django_counters.contrib.series",
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     COUNTERS={"hits": {"STREAKS": ["day"], "TAGGED": ["day"]}},

@@ -11,8 +11,8 @@ import pytest
 from django.utils import timezone
 
 from django_counters.cached.flush import flush
-from django_counters.models import CounterCell
-from django_counters.projections.cells import decoded
+from django_counters.contrib.series.cells import decoded
+from django_counters.contrib.series.models import CounterCell
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 

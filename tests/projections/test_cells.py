@@ -12,6 +12,7 @@ from django.test import TestCase
 from django.utils import timezone
 
 from django_counters import clock
+from django_counters.contrib.series.models import CounterCell, CounterTag
 from django_counters.errors import (
     CeilingExceeded,
     CounterOverflow,
@@ -21,7 +22,7 @@ from django_counters.errors import (
     TokenConflict,
     UnsupportedSeries,
 )
-from django_counters.models import Counter, CounterCell, CounterMeasure, CounterTag
+from django_counters.models import Counter, CounterMeasure
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from tests.projections.conftest import MEASURED, STRATEGIES, by_country, cells, land, midnight

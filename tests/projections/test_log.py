@@ -12,8 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from django_counters.models import Counter, CounterCell
-from django_counters.projections.cells import decoded
+from django_counters.contrib.series.cells import decoded
+from django_counters.contrib.series.models import CounterCell
+from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import token_of

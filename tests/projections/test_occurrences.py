@@ -16,8 +16,9 @@ from django_counters import clock
 from django_counters.checks import check_setting
 from django_counters.contrib import holds, series, top
 from django_counters.contrib.series import Occurred
-from django_counters.contrib.series.models import CounterOccurrence
-from django_counters.contrib.series.options import OCCURRENCE
+from django_counters.contrib.series.models import CounterCell, CounterOccurrence
+from django_counters.contrib.series.options import OCCURRENCE, SUM
+from django_counters.contrib.series.upkeep import prune_cells
 from django_counters.errors import (
     HistoryNotKept,
     InsufficientCount,
@@ -25,14 +26,14 @@ from django_counters.errors import (
     UnsupportedSeries,
 )
 from django_counters.landing import land as land_parcel
-from django_counters.models import Counter, CounterCell, SlottedCounter
+from django_counters.models import Counter, SlottedCounter
 from django_counters.redis.keys import cell_field, cell_in
 from django_counters.registry import registry
 from django_counters.stores.base import Parcel
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell
-from django_counters.upkeep import prune_cells, rollup
+from django_counters.upkeep import rollup
 from tests.projections.conftest import land, midnight
 from tests.testapp.models import Site
 
@@ -218,7 +219,7 @@ def test_a_parcel_lands_them_once() -> None:
         measure = registry.policy("hits:a").measure
         assert measure
         number = registry.measures("default").ensure(measure).id
-        cell = Cell(number, CounterCell.Period.DAY, midnight(clock.utc()))
+        cell = Cell(number, CounterCell.Period.DAY, midnight(clock.utc()), "", 0, SUM)
         own: dict[tuple[str, Cell | None], int] = {
             ("hits:a", cell): 7,
             ("hits:a", cell._replace(kind=OCCURRENCE)): 2,
@@ -241,7 +242,7 @@ def test_ranks_are_of_amounts() -> None:
 
 
 def test_redis_and_streams_tell_them_from_cells() -> None:
-    cell = Cell(3, 2, datetime(2026, 1, 2, 3, tzinfo=UTC), "DE|~")
+    cell = Cell(3, 2, datetime(2026, 1, 2, 3, tzinfo=UTC), "DE|~", 0, SUM)
     own = cell._replace(kind=OCCURRENCE)
     fields = {cell_field(one, "hits:a") for one in (cell, own, cell._replace(period=3))}
     assert len(fields) == 3

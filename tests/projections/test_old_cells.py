@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connection
 
-from django_counters.contrib.series.models import CounterOccurrence
+from django_counters.contrib.series.models import CounterCell, CounterOccurrence
 from django_counters.contrib.uniques import CounterUnique
-from django_counters.models import CounterCell
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.session import Session

@@ -24,10 +24,10 @@ from django_counters.calendar import period_of
 from django_counters.checks import check_setting
 from django_counters.contrib import series, uniques
 from django_counters.contrib.holds.models import CounterHold
+from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import UnsupportedBounds
 from django_counters.models import (
     Counter,
-    CounterCell,
     CounterDelta,
     CounterMeasure,
     CounterShard,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -16,14 +18,22 @@ APP = "django_counters.contrib.series"
 OTHERS = ["django_counters.contrib.top", "django_counters.contrib.uniques"]
 OPTIONS: list[tuple[str, str, Any, str]] = [
     ("ceiling", "E036", {"day": 5}, "a ceiling of periods"),
-    ("occurrences", "E062", ["day"], "OCCURRENCES"),
+    *(
+        (name, "E062", value, name.upper())
+        for name, value in {
+            "per": ["day"],
+            "tags": {"country": 3},
+            "keep": {"day": 9},
+            "occurrences": ["day"],
+        }.items()
+    ),
 ]
 
 
 @pytest.mark.parametrize(("name", "code", "value", "what"), OPTIONS)
 def test_a_namespace_names_the_app(name: str, code: str, value: Any, what: str) -> None:
     declared = {"calls": {name.upper(): value}}
-    assert list(problems(declared)) == []
+    assert code not in [problem.code for problem in problems(declared)]
     with modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}):
         [problem] = problems(declared)
     assert problem.code == code
@@ -43,3 +53,17 @@ def test_a_ceiling_of_the_value_needs_no_app() -> None:
     with modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}):
         assert list(problems({"calls": {"CEILING": 5}})) == []
         assert CounterField(ceiling=5).bounds.ceiling == 5
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_apps_that_need_it_name_it(other: str) -> None:
+    script = f"""
+import django
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["django.contrib.contenttypes", "django_counters", {other!r}])
+django.setup()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1].endswith(f"Add {APP!r} to INSTALLED_APPS.")

@@ -13,12 +13,13 @@ from django_counters import clock
 from django_counters.calendar import PERIODS
 from django_counters.contrib import series
 from django_counters.contrib.series import Bucket, Point
+from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import (
     HistoryNotKept,
     InvalidPeriod,
     InvalidTags,
 )
-from django_counters.models import CounterCell, CounterMeasure
+from django_counters.models import CounterMeasure
 from django_counters.registry import registry
 from tests.series.counting import (
     BERLIN,

@@ -12,14 +12,15 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters.contrib import series
 from django_counters.contrib.series import amounts
+from django_counters.contrib.series.cells import decoded as decoded_by_cells
+from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import (
     InvalidKey,
     InvalidPeriod,
     InvalidTags,
     UnsupportedSeries,
 )
-from django_counters.models import CounterCell, CounterMeasure
-from django_counters.projections.cells import decoded as decoded_by_cells
+from django_counters.models import CounterMeasure
 from django_counters.registry import registry
 from tests.series.counting import (
     DAY,

@@ -10,10 +10,11 @@ from asgiref.sync import async_to_sync
 
 from django_counters.contrib import series
 from django_counters.contrib.series import Split
+from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import (
     UnsupportedSeries,
 )
-from django_counters.models import CounterCell, CounterDelta
+from django_counters.models import CounterDelta
 from django_counters.tokens import mint
 from tests.series.counting import (
     HOUR,

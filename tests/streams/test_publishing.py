@@ -13,9 +13,10 @@ from django.test import override_settings
 from django_counters import clock
 from django_counters.contrib import buffers
 from django_counters.contrib.buffers.process import buffers as present
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.streams.publishing import Publisher
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
-from django_counters.models import Counter, CounterCell, CounterIncident
+from django_counters.models import Counter, CounterIncident
 from tests.buffers.buffering import landed
 from tests.redis.proxy import Proxy, proxied
 from tests.streams.conftest import Clicks

@@ -15,9 +15,10 @@ from django.test import override_settings
 from django_counters import clock
 from django_counters.contrib import buffers
 from django_counters.contrib.buffers.process import buffers as present
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.streams import publishing
 from django_counters.errors import CounterUnavailable, InvalidConfiguration, OutcomeUnknown
-from django_counters.models import Counter, CounterCell, CounterIncident
+from django_counters.models import Counter, CounterIncident
 from django_counters.testing import assert_counts
 from django_counters.tokens import mint
 

@@ -40,8 +40,9 @@ def acting_for(tenant: str) -> Iterator[None]:
 
 def deferred() -> dict[str, Any]:
     """Count as the first tenant and commit as the second one; what each of them has then."""
+    from django_counters.contrib.series.models import CounterTag
     from django_counters.metrics.prometheus import CountersCollector
-    from django_counters.models import Counter, CounterDelta, CounterMeasure, CounterTag
+    from django_counters.models import Counter, CounterDelta, CounterMeasure
     from django_counters.registry import registry
     from django_counters.signals import counter_adjusted, incident_recorded
     from django_counters.stores.sql.incidents import record
@@ -116,7 +117,8 @@ def main() -> None:
 
     from django_counters.cached.flush import flush
     from django_counters.contrib.limits import Limit
-    from django_counters.models import Counter, CounterCell
+    from django_counters.contrib.series.models import CounterCell
+    from django_counters.models import Counter
     from django_counters.registry import registry
 
     limit = Limit("search", "1/day", by=lambda request: "ann")

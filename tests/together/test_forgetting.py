@@ -13,9 +13,9 @@ from django.db.models import Sum
 
 from django_counters.contrib import holds, series, top, uniques
 from django_counters.contrib.holds.models import CounterHold
-from django_counters.contrib.series.models import CounterOccurrence, CounterSample
+from django_counters.contrib.series.models import CounterCell, CounterOccurrence, CounterSample
 from django_counters.contrib.series.recording import record_history
-from django_counters.models import Counter, CounterCell
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.write.changes import BELONGINGS, Fate
 from tests.adjustments.adjustables import assert_sound, upkeep

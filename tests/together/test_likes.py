@@ -11,8 +11,9 @@ import pytest
 from django_counters.contrib import likes as likes_app
 from django_counters.contrib import series, uniques
 from django_counters.contrib.likes.models import CounterActor
+from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import CeilingExceeded, InvalidTags
-from django_counters.models import Counter, CounterCell
+from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.upkeep import verify
 from tests.testapp.models import Note

@@ -17,12 +17,13 @@ from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.checks import check_setting
 from django_counters.contrib import series
+from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.upkeep import prune_cells
 from django_counters.contrib.top import CounterRank
 from django_counters.errors import InsufficientCount
 from django_counters.fields import CounterField
 from django_counters.models import (
     Counter,
-    CounterCell,
     CounterDelta,
     CounterIncident,
     CounterMeasure,
@@ -32,7 +33,6 @@ from django_counters.models import (
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.upkeep import prune_cells
 from tests.projections.conftest import land
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Tune

@@ -18,6 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters import clock
 from django_counters.contrib import series, top
 from django_counters.contrib.series import Series
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.top import CounterRank, Placed, Ranked, alargest, largest, reading
 from django_counters.errors import (
     HistoryNotKept,
@@ -26,7 +27,7 @@ from django_counters.errors import (
     InvalidTags,
     UnsupportedSeries,
 )
-from django_counters.models import Counter, CounterCell, CounterMeasure
+from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
 from tests.testapp.models import Tune
 

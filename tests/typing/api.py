@@ -21,11 +21,10 @@ from django_counters.cached.flush import FlushReport, flush
 from django_counters.contrib import likes, series, top
 from django_counters.contrib.limits import Limit, LimitResult, limited
 from django_counters.contrib.series import Occurred, OccurrencePoint, Point
-from django_counters.contrib.series.models import CounterOccurrence
+from django_counters.contrib.series.models import CounterCell, CounterOccurrence
 from django_counters.decimals import AmountReading, CountedAmount
 from django_counters.models import (
     Counter,
-    CounterCell,
     CounterDelta,
     CounterShard,
     SlottedCounter,

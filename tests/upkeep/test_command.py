@@ -88,8 +88,8 @@ class TestLedger:
         CounterToken.objects.update(created_at=clock.now() - timedelta(days=3))
         Counter.objects.increment("a", token="new")
         others = (
-            "0 generations, 0 histories, 0 cells, 0 incidents, "
-            "0 holds, 0 buckets, 0 samples and 0 moods forgotten"
+            "0 generations, 0 histories, 0 incidents, "
+            "0 holds, 0 buckets, 0 cells, 0 samples and 0 moods forgotten"
         )
         assert output("upkeep", "prune") == f"1 tokens, {others}"
         kinds = ("generations", "histories", "samples", "cells", "holds", "incidents", "buckets")
@@ -102,7 +102,7 @@ class TestLedger:
             incident = CounterIncident.objects.create(kind="lost", subject=f"{days} days ago")
             found = clock.now() - timedelta(days=days)
             CounterIncident.objects.filter(pk=incident.pk).update(found_at=found)
-        forgotten = "1 incidents, 0 holds, 0 buckets, 0 samples and 0 moods forgotten"
+        forgotten = "1 incidents, 0 holds, 0 buckets, 0 cells, 0 samples and 0 moods forgotten"
         assert output("upkeep", "prune").endswith(forgotten)
         assert [one.subject for one in CounterIncident.objects.all()] == ["365 days ago"]
 

@@ -15,12 +15,14 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.contrib import series, uniques
+from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.upkeep import prune_cells
 from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.errors import HistoryNotKept
-from django_counters.models import Counter, CounterCell, CounterMeasure
+from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
 from django_counters.testing import override_counters
-from django_counters.upkeep import make_measures, prune_cells, rollup
+from django_counters.upkeep import make_measures, rollup
 from tests.projections.conftest import MEASURED, cells
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,11 +16,10 @@ from django.test import override_settings
 from django_counters.clock import utc
 from django_counters.contrib import buffers, holds
 from django_counters.contrib.likes.models import CounterActor
-from django_counters.contrib.series.models import CounterOccurrence
+from django_counters.contrib.series.models import CounterCell, CounterOccurrence
 from django_counters.errors import CounterError, InvalidDelta, RecordMissing, TokenConflict
 from django_counters.models import (
     Counter,
-    CounterCell,
     CounterDelta,
     CounterShard,
     CounterToken,

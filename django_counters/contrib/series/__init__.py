@@ -1,4 +1,4 @@
-"""Series: counts over time and by tag."""
+"""Series: counts by period and by tag, and their quotas."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from django_counters.features import exported
 
 if TYPE_CHECKING:
+    from django_counters.contrib.series.models import CounterCell as CounterCell
     from django_counters.contrib.series.models import CounterOccurrence as CounterOccurrence
     from django_counters.contrib.series.models import CounterSample as CounterSample
+    from django_counters.contrib.series.models import CounterTag as CounterTag
     from django_counters.contrib.series.occurrences import Occurred as Occurred
     from django_counters.contrib.series.occurrences import OccurrencePoint as OccurrencePoint
     from django_counters.contrib.series.reading import QuotaUsage as QuotaUsage
@@ -29,7 +31,7 @@ _HOMES = {
     **dict.fromkeys(("Occurred", "OccurrencePoint"), "occurrences"),
     **dict.fromkeys(("Bucket", "Point", "Split"), "selection"),
     **dict.fromkeys(("QuotaUsage", "Series", "Splits"), "reading"),
-    **dict.fromkeys(("CounterOccurrence", "CounterSample"), "models"),
+    **dict.fromkeys(("CounterCell", "CounterOccurrence", "CounterSample", "CounterTag"), "models"),
     **dict.fromkeys(("record_history", "prune_history"), "recording"),
     **dict.fromkeys(("of", "history", "ahistory", "quotas", "aquotas"), "reading"),
 }

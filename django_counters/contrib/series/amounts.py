@@ -19,8 +19,9 @@ from django.utils.functional import Promise
 
 from django_counters import clock
 from django_counters.calendar import PERIODS
-from django_counters.contrib.series.models import CounterSample
-from django_counters.contrib.series.options import recorded_period
+from django_counters.contrib.series.cells import decoded, encoded, text_of, why_no_value
+from django_counters.contrib.series.models import CounterCell, CounterSample
+from django_counters.contrib.series.options import SUM, recorded_period
 from django_counters.contrib.series.selection import (
     Combination,
     Plan,
@@ -42,14 +43,12 @@ from django_counters.contrib.series.sources import (
 from django_counters.effects import names_members
 from django_counters.errors import HistoryNotKept, InvalidTags, UnsupportedSeries
 from django_counters.ledger.inquiry import SqlInquiry
-from django_counters.measure import OTHER, SUM, Kind, Measure
-from django_counters.projections.cells import decoded, encoded, text_of, why_no_value
+from django_counters.measure import OTHER, Kind, Measure
 from django_counters.reading import refuse_dropped
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
-from django_counters.tables import CounterCell
 
 # Why a source has no cells.
 _WITHOUT = {

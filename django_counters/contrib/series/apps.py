@@ -14,9 +14,12 @@ from django_counters.contrib.series.options import (
     OCCURRENCES,
     OPTIONS,
     QUOTAS,
+    SERIES,
+    SUM,
+    TAGS_TABLE,
     history_problems,
 )
-from django_counters.features import Feature, Job
+from django_counters.features import Feature, Job, Leftover
 
 _FOLDER = __name__.rpartition(".")[0]
 
@@ -24,10 +27,11 @@ _FOLDER = __name__.rpartition(".")[0]
 class SeriesFeature(Feature):
     """The options, job, routes and admin pages of series."""
 
-    kinds = (OCCURRENCE,)
-    options = (QUOTAS, OCCURRENCES)
+    kinds = (SUM, OCCURRENCE)
+    options = (SERIES, QUOTAS, OCCURRENCES)
+    projector = f"{_FOLDER}.cells.PROJECTOR"
     namespace_options = OPTIONS
-    tables = (OCCURRENCE.table, "django_counters_countersample")
+    tables = (SUM.table, OCCURRENCE.table, TAGS_TABLE, "django_counters_countersample")
     rest = f"{_FOLDER}.rest"
     panel = f"{_FOLDER}.admin.SeriesPanel"
     columns = (f"{_FOLDER}.admin.recent",)
@@ -42,6 +46,9 @@ class SeriesFeature(Feature):
     ) -> Iterator[tuple[str, str]]:
         return (("E025", message) for message in history_problems(declared))
 
+    def imported_first(self) -> Sequence[str]:
+        return [f"{_FOLDER}.cells"]
+
     def functions(self, vendor: str) -> Sequence[str]:
         from django_counters.contrib.series.sql import WITHIN
 
@@ -53,8 +60,9 @@ class SeriesFeature(Feature):
 
     def prune(self, using: str) -> Mapping[str, int]:
         from django_counters.contrib.series.recording import prune_history
+        from django_counters.contrib.series.upkeep import prune_cells
 
-        return {"samples": prune_history(using)}
+        return {"cells": prune_cells(using), "samples": prune_history(using)}
 
     def keeps_rows(self, field: Any) -> bool:  # noqa: ARG002
         """Records have no recorded totals: Django deletes them without loading them."""
@@ -66,6 +74,13 @@ class SeriesFeature(Feature):
 
         if not owner:
             CounterSample._base_manager.using(using).filter(key__in=keys).delete()
+
+    def leftovers(self, using: str) -> Iterator[Leftover]:
+        """Return cells: nothing reads or prunes them, and ``forget()`` reaches none."""
+        from django_counters.stores.sql.session import Session
+
+        if rows := Session(using).count(SUM.table, OCCURRENCE.table):
+            yield Leftover("cells", rows, "copy what you need of them, and delete them")
 
 
 class SeriesConfig(AppConfig):

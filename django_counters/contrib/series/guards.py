@@ -8,12 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
 from django_counters.calendar import PERIODS, period_of
+from django_counters.contrib.series.cells import booked, in_period
+from django_counters.contrib.series.options import SUM
 from django_counters.errors import QuotaExceeded, Shortfall
-from django_counters.measure import SUM, Measure
+from django_counters.measure import Measure
 from django_counters.projector import GuardsStore
 from django_counters.stores.sql.dialects.postgresql.cells import array
 from django_counters.stores.sql.measures import SqlMeasures
-from django_counters.strategies.base import booked, in_period
 from django_counters.types import Cell, Delta, Effect
 
 

@@ -1,4 +1,4 @@
-"""How often counters were changed by period, and their recorded totals."""
+"""Counts by period and by tag, and recorded totals."""
 
 from __future__ import annotations
 
@@ -7,14 +7,79 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.contrib.series.options import OCCURRENCE
+from django_counters.contrib.series.options import OCCURRENCE, SUM, TAGS_TABLE
 from django_counters.features import needs
-from django_counters.measure import Kind
-from django_counters.tables.cell import ShardedNumber
+from django_counters.measure import TAG_LENGTH, TAGS_LENGTH, Kind
+from django_counters.tables.measure import CounterMeasure
+from django_counters.tables.measured import OfPeriod, Period
 from django_counters.tables.schema import KeyField
 from django_counters.types import KEY_LENGTH
 
 needs("django_counters.contrib.series")
+
+
+class ShardedNumber(OfPeriod):
+    """A number of one counter, one period, one set of tags.
+
+    Writers who do not wait for each other have rows of their own, by ``shard``: the number is the
+    sum of their values.
+    """
+
+    tags = KeyField(_("tags"), max_length=TAGS_LENGTH, default="", blank=True)
+    shard = models.SmallIntegerField(_("shard"), default=0)
+    # Never indexed: PostgreSQL then updates the row within its page.
+    value = models.BigIntegerField(_("value"))
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.start} {self.value}"
+
+
+class CounterCell(ShardedNumber):
+    """One counter, one period, one set of tags. Change it by counting; read it with ``series``.
+
+    Writers who do not wait for each other have rows of their own, by ``shard``: the value of a
+    cell is their sum.
+    """
+
+    Period = Period
+    of_kind: ClassVar[Kind] = SUM
+
+    pk = models.CompositePrimaryKey("measure_id", "key", "period", "start", "tags", "shard")
+
+    class Meta:
+        verbose_name = _("counter cell")
+        verbose_name_plural = _("counter cells")
+        db_table = SUM.table
+        # For pruning, which finds old rows of all counters.
+        indexes = (
+            models.Index(fields=["measure", "period", "start"], name="counters_cells_by_start"),
+        )
+
+
+class CounterTag(models.Model):
+    """A value of a tag that is counted apart."""
+
+    pk = models.CompositePrimaryKey("measure_id", "name", "value")
+    measure = models.ForeignKey(
+        CounterMeasure,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+        verbose_name=_("measure"),
+    )
+    name = KeyField(_("name"), max_length=TAG_LENGTH)
+    value = KeyField(_("value"), max_length=TAG_LENGTH)
+
+    class Meta:
+        verbose_name = _("counter tag")
+        verbose_name_plural = _("counter tags")
+        db_table = TAGS_TABLE
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
 
 
 class CounterOccurrence(ShardedNumber):

@@ -14,14 +14,13 @@ from django.db import models
 
 from django_counters import clock
 from django_counters.contrib.series.amounts import chosen, combinations, planned_for
-from django_counters.contrib.series.models import CounterOccurrence
+from django_counters.contrib.series.models import CounterCell, CounterOccurrence
 from django_counters.contrib.series.options import OCCURRENCE
 from django_counters.contrib.series.selection import Combination, SeriesSelection
 from django_counters.contrib.series.sources import Cells, CellSource
 from django_counters.errors import UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.stores.sql.session import Session
-from django_counters.tables import CounterCell
 
 #: How often and by how much, by the values of tags and by which period it is.
 _Pairs = dict[tuple[Combination, int], list[int]]

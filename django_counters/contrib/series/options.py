@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from django.utils.module_loading import import_string
 
 from django_counters.calendar import PERIODS
-from django_counters.measure import Kind
+from django_counters.measure import MOST_TAGS, TAG_LENGTH, Kind
 from django_counters.options import Option, is_integer
-from django_counters.projections.base import Projection, finest_first, period_problems
+from django_counters.projections.base import Projection
 from django_counters.types import INT8
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 _FOLDER = __name__.rpartition(".")[0]
 
+_MOST_VALUES = 10_000
+TAGS_TABLE = "django_counters_countertag"
+_MOST_DAYS = 36_500
+#: How much was counted in a period, with certain tags.
+SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd", order=10)
 #: How many changes there were, beside each cell of the same periods.
 OCCURRENCE = Kind(
     "occurrence",
@@ -28,6 +33,101 @@ OCCURRENCE = Kind(
     each=True,
     mark="o",
     order=40,
+)
+
+
+def finest_first(periods: object) -> tuple[str, ...]:
+    """The periods of a list or a dictionary in one order; none where it is neither."""
+    given = periods if isinstance(periods, list | tuple | Mapping) else ()
+    return tuple(sorted((one for one in given if one in PERIODS), key=PERIODS.index))
+
+
+def period_problems(name: str, given: object) -> Iterator[str]:
+    """Say what is wrong with a list of periods."""
+    if given is None:
+        return
+    if not isinstance(given, list | tuple) or not given or len(set(map(str, given))) < len(given):
+        yield f"{name} is a list of different periods, not {given!r}."
+        return
+    for period in given:
+        if period not in PERIODS:
+            yield f"{period!r} is no period. Known are: {', '.join(PERIODS)}."
+
+
+def _series_parts(per: object, tags: object, keep: object, **_: object) -> dict[str, Any]:
+    """What options without problems say of the measure."""
+    return {
+        "per": finest_first(per),
+        "tags": tuple(tags.items()) if isinstance(tags, Mapping) else (),
+        "keep": tuple(keep.items()) if isinstance(keep, Mapping) else (),
+    }
+
+
+def _series_problems(per: object, tags: object, keep: object, **others: object) -> Iterator[str]:
+    """Yield what is wrong with the periods, tags and days of a declaration."""
+    known = [period for given in (per, *others.values()) for period in finest_first(given)]
+    if not known:
+        for name, given in (("tags", tags), ("keep", keep)):
+            if given:
+                yield f"{name} need periods to count by: name some in per."
+    yield from period_problems("per", per)
+    if known:
+        yield from _tag_problems({} if tags is None else tags)
+        yield from _keep_problems({} if keep is None else keep, known)
+
+
+def _tag_problems(tags: object) -> Iterator[str]:
+    if not isinstance(tags, Mapping) or len(tags) > MOST_TAGS:
+        yield f"tags is a dictionary of at most {MOST_TAGS} names and numbers, not {tags!r}."
+        return
+    for name, most in tags.items():
+        if not isinstance(name, str) or not name.isidentifier() or len(name) > TAG_LENGTH:
+            yield f"{name!r} cannot be a tag: a name in Python can."
+        if not is_integer(most, 1, _MOST_VALUES):
+            yield f"the tag {name!r} may have from 1 to {_MOST_VALUES} values, not {most!r}."
+
+
+def _keep_problems(keep: object, known: Collection[str]) -> Iterator[str]:
+    if not isinstance(keep, Mapping):
+        yield f"keep is a dictionary of periods and days, not {keep!r}."
+        return
+    for period, days in keep.items():
+        if period not in known:
+            yield f"keep names {period!r}, by which nothing is counted."
+        if not is_integer(days, 1, _MOST_DAYS):
+            yield f"{period!r} is kept for 1 to {_MOST_DAYS} days, not {days!r}."
+
+
+SERIES = Projection(
+    name="series",
+    options=(
+        Option(
+            "per",
+            None,
+            f"list of periods: {', '.join(map(repr, PERIODS))}; or None",
+            "By which periods increments are [counted](../series.md), beside the "
+            "total. None: by none.",
+        ),
+        Option(
+            "tags",
+            None,
+            "dictionary of names and numbers, or None",
+            "How many values of each [tag](../series.md#split-by-tag) are counted apart. "
+            "Only with periods.",
+        ),
+        Option(
+            "keep",
+            None,
+            "dictionary of periods and days, or None",
+            "For how many days a period is kept; one that is not named, for ever. "
+            "Only with periods.",
+        ),
+    ),
+    problems=_series_problems,
+    make=_series_parts,
+    in_namespaces="E027",
+    in_fields="E028",
+    merges=True,
 )
 
 
@@ -108,7 +208,6 @@ QUOTAS = Projection(
 HISTORIES: Mapping[str, str] = MappingProxyType({"1h": "hour", "1d": "day"})
 #: The default of ``HISTORY_DAYS``.
 DAYS = 90
-_MOST_DAYS = 36_500
 
 OPTIONS = (
     Option(
@@ -131,6 +230,10 @@ OPTIONS = (
 )
 HINTS: Mapping[str, str] = MappingProxyType(
     {
+        "E027": 'PER and OCCURRENCES are lists of periods such as ["hour", "day"], TAGS a number '
+        "of values for each tag, KEEP a number of days for each period.",
+        "E028": 'per and occurrences are lists of periods such as ["hour", "day"], tags a number '
+        "of values for each tag, keep a number of days for each period.",
         "E025": 'HISTORY is "1h", "1d" or None, HISTORY_DAYS a number of days. Remove them from a '
         "ledger, which has a history already.",
         "E045": 'Declare per=["day"] on the field, or remove the Sparkline from list_display.',

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from django.db import connections
 
 from django_counters import clock
+from django_counters.contrib.series.options import SUM
 from django_counters.errors import InvalidConfiguration
-from django_counters.measure import SUM
 from django_counters.stores.sql.dialects.postgresql.cells import GUARD_REFUSED
 from django_counters.stores.sql.dialects.postgresql.functions import INDEXED
 from django_counters.stores.sql.dialects.spelling import COUNTER, Spelling

@@ -13,6 +13,7 @@ from django.db import router
 from django.http import HttpRequest
 
 from django_counters.contrib.series import Series, of
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.reading import Placed, Ranked, largest, place
 from django_counters.errors import CounterError, InvalidConfiguration
@@ -20,7 +21,6 @@ from django_counters.features import OnPage, Panel
 from django_counters.fields.columns import counter_fields
 from django_counters.measure import Measure
 from django_counters.metrics.facts import Away, attempt
-from django_counters.models import CounterCell
 from django_counters.registry import registry
 from django_counters.tables.schema import COUNTERS
 from django_counters.write.chosen import Rows

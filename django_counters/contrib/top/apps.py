@@ -9,10 +9,11 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.calendar import PERIODS
+from django_counters.contrib.series.options import finest_first, period_problems
 from django_counters.features import Feature, Leftover
 from django_counters.measure import Kind
 from django_counters.options import Option
-from django_counters.projections.base import Projection, finest_first, period_problems
+from django_counters.projections.base import Projection
 
 if TYPE_CHECKING:
     from django_counters.strategies.declaring import Capabilities

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
+from django.apps import apps
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -13,10 +14,11 @@ from django_counters.calendar import PERIODS
 from django_counters.contrib.top.apps import RANK
 from django_counters.features import needs
 from django_counters.measure import Kind, Measure
-from django_counters.tables.cell import CounterCell
 from django_counters.tables.measured import OfPeriod
 
 needs("django_counters.contrib.top")
+# Ranks are sums of its cells.
+needs("django_counters.contrib.series")
 
 
 class CounterRank(OfPeriod):
@@ -50,7 +52,8 @@ class CounterRank(OfPeriod):
         if not ranked:
             return []
         periods = [PERIODS.index(period) + 1 for period in ranked]
-        (cells,) = CounterCell.of_keys(measure, number, keys, using)
+        model: Any = apps.get_model("django_counters_series", "CounterCell")
+        (cells,) = model.of_keys(measure, number, keys, using)
         found: dict[int, list[datetime]] = {}
         rows = cells.filter(period__in=periods).values_list("period", "start").distinct().order_by()
         for period, start in rows:

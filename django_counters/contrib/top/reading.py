@@ -12,6 +12,8 @@ from django.db import models
 from django_counters import clock
 from django_counters.calendar import PERIODS, period_of
 from django_counters.contrib.series.amounts import chosen, known_of, measured
+from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.options import SUM
 from django_counters.contrib.series.reading import Series
 from django_counters.contrib.series.selection import (
     NESTED,
@@ -24,11 +26,9 @@ from django_counters.contrib.series.selection import (
 from django_counters.contrib.top.apps import RANK
 from django_counters.contrib.top.models import CounterRank
 from django_counters.errors import HistoryNotKept, InvalidPeriod, UnsupportedSeries
-from django_counters.measure import SUM
 from django_counters.options import is_integer
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session
-from django_counters.tables import CounterCell
 from django_counters.twins import twin
 
 MOST = 10_000

@@ -15,6 +15,8 @@ from django_counters.tables.measured import OfPeriod
 from django_counters.tables.schema import KeyField
 
 needs("django_counters.contrib.uniques")
+# It makes the members of a change.
+needs("django_counters.contrib.series")
 
 
 class _OfSet(OfPeriod):

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from django_counters.calendar import PERIODS
+from django_counters.contrib.series.options import finest_first, period_problems
 from django_counters.measure import Kind
 from django_counters.options import Option
-from django_counters.projections.base import Projection, finest_first, period_problems
+from django_counters.projections.base import Projection
 
 _FOLDER = __name__.rpartition(".")[0]
 SETS_TABLE = "django_counters_counterunique"

@@ -123,14 +123,14 @@ class SqlCells:
             self._session.run(sql(kind), self._sql.arrange(kind, of_kind))
 
     def used(self, parts: Sequence[tuple[str, Cell]]) -> list[int]:
-        """What each period of a counter has counted, over all tags and shards."""
+        """What each period of a counter has counted, over all tags and shards; all of one kind."""
         shown = self._shown()
         rows = [
             (cell.measure, cell.period, shown(cell.start), key, number)
             for number, (key, cell) in enumerate(parts)
         ]
         params = self._sql.arrange(NUMBERED_PERIODS, rows)
-        found = self._session.run(self._sql.used, params, writes=False)
+        found = self._session.run(self._sql.used(parts[0][1].kind), params, writes=False)
         sums = {number: int(value) for number, value in found}
         return [sums.get(number, 0) for number in range(len(rows))]
 
@@ -150,7 +150,7 @@ class SqlCells:
                 amounts = Amounts(None if by is None else int(by), int(last or 0))
             else:
                 moment = aware(start, local=True).astimezone(UTC)
-                cell = Cell(measure, int(period), moment, str(tags), kind=known[number])
+                cell = Cell(measure, int(period), moment, str(tags), 0, known[number])
                 parts.append(CellPart(cell, int(last), int(by)))
         return amounts, parts
 

@@ -343,9 +343,10 @@ class SqlCorrections(SqlReads):
         """
         return self._cells.counted(self._reads.one, self._reading(key), measure, str(key))
 
-    def take_back(self, key: Hashable, parts: Iterable[CellPart], kind: Kind) -> None:
-        """Take the numbers of a kind away, and delete the rows that come to nothing."""
-        self._cells.take_back(str(key), kind, parts)
+    def take_back(self, key: Hashable, parts: Sequence[CellPart], kinds: Sequence[Kind]) -> None:
+        """Take the numbers of some kinds away, and delete the rows that come to nothing."""
+        for kind in kinds:
+            self._cells.take_back(str(key), kind, parts)
 
     def make(self, keys: Sequence[Any]) -> int:
         """Make totals that are missing; how many of them were."""

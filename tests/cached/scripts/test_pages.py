@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from django_counters.cached.store import CellSearch
+from django_counters.contrib.series.options import SUM
 from django_counters.contrib.uniques.options import MEMBER
 from django_counters.errors import CounterUnavailable
-from django_counters.measure import SUM
 from django_counters.redis.keys import PLACES, slot_of
 from django_counters.stores.base import PendingField
 from django_counters.types import Cell, Delta, Effect

@@ -8,7 +8,7 @@ from django.db import migrations, models, router
 import django_counters.tables.schema
 
 # How full PostgreSQL makes the pages of tables whose rows are added to.
-FILLFACTORS = {"CounterOccurrence": 80}
+FILLFACTORS = {"CounterCell": 80, "CounterOccurrence": 80}
 
 
 def leave_room_in_pages(apps: Any, schema_editor: Any) -> None:
@@ -30,6 +30,107 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.CreateModel(
+            name="CounterCell",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "measure_id",
+                        "key",
+                        "period",
+                        "start",
+                        "tags",
+                        "shard",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "key",
+                    django_counters.tables.schema.KeyField(max_length=255, verbose_name="key"),
+                ),
+                (
+                    "period",
+                    models.SmallIntegerField(
+                        choices=[(1, "minute"), (2, "hour"), (3, "day"), (4, "week"), (5, "month")],
+                        verbose_name="period",
+                    ),
+                ),
+                ("start", models.DateTimeField(verbose_name="start")),
+                (
+                    "tags",
+                    django_counters.tables.schema.KeyField(
+                        blank=True, default="", max_length=200, verbose_name="tags"
+                    ),
+                ),
+                ("shard", models.SmallIntegerField(default=0, verbose_name="shard")),
+                ("value", models.BigIntegerField(verbose_name="value")),
+                (
+                    "measure",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="django_counters.countermeasure",
+                        verbose_name="measure",
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "django_counters_countercell",
+                "verbose_name": "counter cell",
+                "verbose_name_plural": "counter cells",
+                "indexes": [
+                    models.Index(
+                        fields=["measure", "period", "start"], name="counters_cells_by_start"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="CounterTag",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "measure_id",
+                        "name",
+                        "value",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "name",
+                    django_counters.tables.schema.KeyField(max_length=60, verbose_name="name"),
+                ),
+                (
+                    "value",
+                    django_counters.tables.schema.KeyField(max_length=60, verbose_name="value"),
+                ),
+                (
+                    "measure",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="django_counters.countermeasure",
+                        verbose_name="measure",
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "django_counters_countertag",
+                "verbose_name": "counter tag",
+                "verbose_name_plural": "counter tags",
+            },
+        ),
         migrations.CreateModel(
             name="CounterOccurrence",
             fields=[

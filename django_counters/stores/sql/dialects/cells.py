@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from django_counters.effects import sharded_kinds
-from django_counters.measure import LETTERS, SUM, Kind
+from django_counters.measure import LETTERS, Kind
 from django_counters.stores.sql.dialects.spelling import Spelling
 
 #: The name and the type of each column, by its letter.
@@ -55,6 +54,7 @@ class Cells:
 
     def __init__(self, spelling: Spelling) -> None:
         self._in = spelling
+        self._used: dict[Kind, str] = {}
 
     def given(self, kind: Kind) -> str:
         """Rows that are given as parameters: those of `arrange`."""
@@ -79,17 +79,19 @@ class Cells:
         """
         return self._in.delete_some(table, OLD_ROWS)
 
-    @cached_property
-    def used(self) -> str:
+    def used(self, kind: Kind) -> str:
         """What periods have counted, over tags and shards. Parameters: `NUMBERED_PERIODS`.
 
         Rows: the number and the sum of each period that has counted something.
         """
-        return (
-            f"SELECT u.d, SUM(c.value) FROM {self.given(NUMBERED_PERIODS)} JOIN {SUM.table} c "
-            "ON c.measure_id = u.m AND c.key = u.k AND c.period = u.p AND c.start = u.s "
-            "GROUP BY u.d"
-        )
+        known = self._used.get(kind)
+        if known is None:
+            known = self._used[kind] = (
+                f"SELECT u.d, SUM(c.value) FROM {self.given(NUMBERED_PERIODS)} JOIN {kind.table} c "
+                "ON c.measure_id = u.m AND c.key = u.k AND c.period = u.p AND c.start = u.s "
+                "GROUP BY u.d"
+            )
+        return known
 
     def counted(self, value: str) -> str:
         """The value of one counter and the numbers of its periods, of one moment.

@@ -13,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from django_counters.errors import InvalidConfiguration
 from django_counters.features import features
-from django_counters.measure import OWN_KINDS, Kind
+from django_counters.measure import Kind
 from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.spelling import COUNTER, DELTAS, HORIZON, SHARDS, SLOTS
@@ -462,7 +462,6 @@ _FUNCTIONS = (
     _WAITS,
     _SLOT,
     *_RIGHTS,
-    *(_adding(kind) for kind in OWN_KINDS if kind.adds),
 )
 _CORE = "django_counters"
 _NAME = re.compile(r"^\s*CREATE (?:OR REPLACE )?FUNCTION (django_counters_[a-z0-9_]+)\s*\(")

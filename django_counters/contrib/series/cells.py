@@ -1,0 +1,336 @@
+"""From a change to its cells: one for each period that its measure stores, with its tags.
+
+Beside them are the rows that are derived from cells: sums over the columns that a kind lacks.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from django.utils.functional import Promise
+
+from django_counters import clock
+from django_counters.calendar import PERIODS, period_of
+from django_counters.contrib.series.options import SUM, finest_first
+from django_counters.contrib.series.tags import SqlTags
+from django_counters.effects import kinds, names_members, stored_periods
+from django_counters.errors import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
+from django_counters.measure import (
+    OTHER,
+    SEPARATOR,
+    TAG_LENGTH,
+    TAGS_LENGTH,
+    Kind,
+    Measure,
+    member_of,
+)
+from django_counters.projections.event import PLAIN, Event, Who, actor_of, checked_moment
+from django_counters.projector import GuardsStore
+from django_counters.registry import registry
+from django_counters.stores.sql.measures import SqlMeasures, Stored
+from django_counters.tokens import Token, moment_of
+from django_counters.types import Cell, Delta, Effect, Sums
+
+_ENCODED = {"%": "%25", SEPARATOR: "%7C", " ": "%20", OTHER: "%7E"}
+_ENCODE = str.maketrans(_ENCODED)
+
+
+class CellProjector:
+    """Makes the cells of changes, and what is derived from them; see `projector.Projector`."""
+
+    def completed(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parts of a `Measure`: the periods of all options, the finest first."""
+        return {**parts, "per": finest_first(list(set(parts.get("per", ()))))}
+
+    def effects(
+        self,
+        measure: Measure,
+        key: str,
+        by: int,
+        event: Event = PLAIN,
+        *,
+        known: SqlMeasures,
+        admits: bool = True,
+        token: Token | None = None,
+    ) -> tuple[Effect, ...]:
+        """Return the additions to the cells of the counter: ``by`` to each of them, and the actor.
+
+        Raises:
+            UnsupportedSeries: ``at`` or ``tags``, and the counter is not counted by period.
+            InvalidTags: a tag is not declared, or a value cannot be one.
+            InvalidMoment: ``at`` is no moment, more than 5 minutes ahead, or before all that is
+                kept. If ``token`` carries a time, the retention of that time counts: a repeated
+                call is not refused because a period is kept no longer.
+            InvalidActor: ``who`` cannot be one, or is given to a decrement.
+        """
+        at, tags, who = event
+        names_who = who is not None and names_members(measure)
+        if not (measure.per or names_who or stored_periods(measure)):
+            if event == PLAIN:
+                return ()
+            asked = "tags" if tags is not None else "at" if at is not None else "who"
+            raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
+        if who is not None:
+            _check_who(key, by, who, is_named=names_who)
+        now = clock.utc()
+        moment = None if at is None else checked_moment(at, now)
+        named = _checked_tags(measure, key, tags)
+        stored = known.ensure(measure)
+        text = _encoded(stored, named, key)
+        if text and admits:
+            tags_of = known.beside.get(SqlTags) or known.beside.setdefault(
+                SqlTags, SqlTags(known.using)
+            )
+            text = tags_of.admitted(measure, stored, text)
+        if moment is None:
+            # Most changes are made now, and nearly all in the same minute as the one before.
+            minute = now.replace(second=0, microsecond=0)
+            found = _cells_now(measure, stored, minute, minute, text)
+        else:
+            try:
+                made = moment_of(token.uuid) if token and token.uuid else now
+                found = _cells(measure, stored, min(now, made), moment, text)
+            except OverflowError as error:
+                raise InvalidMoment(moment=at, reason="it is out of the range of dates") from error
+        effects = tuple(Effect(cell, by) for cell in found.sums) + found.ones
+        if who is None:
+            return effects
+        member = member_of(actor_of(who), stored.secret)
+        return (*effects, *(Effect(cell._replace(member=member), 1) for cell in found.sets))
+
+    def admitted(self, measure: Measure, stored: Stored, tags: str, using: str) -> str:
+        """Return the tags of a cell with ``~`` for each value that is not counted apart."""
+        known = registry.measures(using).beside
+        tags_of = known.get(SqlTags) or known.setdefault(SqlTags, SqlTags(using))
+        admitted: str = tags_of.admitted(measure, stored, tags)
+        return admitted
+
+    def with_derived(self, sums: Sums[str], measures: Mapping[int, Measure]) -> Sums[str]:
+        """Return sums of cells, and of what is derived from them."""
+        return with_derived(sums, measures)
+
+    def taken(self, deltas: Sequence[Delta], store: GuardsStore) -> Sequence[Delta]:
+        """Return changes whose decreases take no more from a period than it has counted."""
+        return in_period(deltas, store)
+
+
+PROJECTOR = CellProjector()
+
+
+def _check_who(key: str, by: int, who: Who, *, is_named: bool) -> None:
+    if not is_named:
+        raise UnsupportedSeries(key=key, reason="who needs unique periods, and it declares none")
+    if by < 0:
+        raise InvalidActor(who=who, reason="a decrement takes no one out of a set; leave who out")
+    actor_of(who)
+
+
+def decoded(text: str, names: Sequence[str]) -> dict[str, str]:
+    """The tags of a cell; those that were not given are left out."""
+    values = text.split(SEPARATOR)
+    return {name: _plain(value) for name, value in zip(names, values, strict=False) if value}
+
+
+def _plain(value: str) -> str:
+    if value == OTHER:
+        return value
+    for character, code in reversed(_ENCODED.items()):
+        value = value.replace(code, character)
+    return value
+
+
+def encoded(value: str) -> str:
+    """A value of a tag as it stands in a cell."""
+    return value.translate(_ENCODE)
+
+
+class _Cells(NamedTuple):
+    """The cells of a moment.
+
+    ``sums``: those that a change adds its amount to, and those derived from them. ``ones``: those
+    that it adds one to. ``sets``: those that it adds an actor to.
+    """
+
+    sums: tuple[Cell, ...]
+    ones: tuple[Effect, ...]
+    sets: tuple[Cell, ...]
+
+
+def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, tags: str) -> _Cells:
+    zone, keep = ZoneInfo(stored.zone), dict(measure.keep)
+    made = {
+        kind: tuple(
+            Cell(stored.id, PERIODS.index(period) + 1, start, tags, 0, kind)
+            for period, start in _starts(measure.by(kind), keep, moment, now, zone)
+        )
+        for kind in kinds()
+        if not kind.derived
+    }
+    if not any(made.values()):
+        reason = f"no period of {measure.name} is kept for so long"
+        raise InvalidMoment(moment=moment, reason=reason)
+    sums = [cell for kind, cells in made.items() if not kind.each for cell in cells]
+    sets = [cell for kind, cells in made.items() if kind.has_members for cell in cells]
+    ones = [Effect(c, 1) for kind in made if kind.each and not kind.has_members for c in made[kind]]
+    return _Cells((*sums, *derived_of(measure, sums)), tuple(ones), tuple(sets))
+
+
+_cells_now = lru_cache(maxsize=256)(_cells)
+
+
+def _starts(
+    periods: Sequence[str],
+    keep: Mapping[str, int],
+    moment: datetime,
+    now: datetime,
+    zone: ZoneInfo,
+) -> Iterator[tuple[str, datetime]]:
+    """The periods that a moment falls into, of those that are still kept."""
+    for period in periods:
+        start, end = period_of(period, moment, zone)
+        days = keep.get(period)
+        if days is None or end > now - timedelta(days=days):
+            yield period, start
+
+
+def _checked_tags(measure: Measure, key: str, tags: object) -> dict[str, str]:
+    """The given values by name, as texts; those that are empty are left out."""
+    if tags is None:
+        return {}
+    if not isinstance(tags, Mapping):
+        raise InvalidTags(tags=tags, key=key, reason="they are no dictionary")
+    declared = dict(measure.tags)
+    found: dict[str, str] = {}
+    for name, value in tags.items():
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise InvalidTags(tags=tags, key=key, reason=f"{name!r} is not declared, but {known}")
+        reason = why_no_value(value)
+        if reason:
+            raise InvalidTags(tags=tags, key=key, reason=f"the value of {name!r} {reason}")
+        if value is not None and value != "":
+            found[name] = text_of(value)
+    return found
+
+
+def text_of(value: object) -> str:
+    """The text of a value, in one form: a member of an enumeration is what it stands for."""
+    text = str.__str__(value) if isinstance(value, str) else str(value)
+    return unicodedata.normalize("NFC", text)
+
+
+def why_no_value(value: object) -> str | None:
+    """Say what is wrong with the value of a tag; None if it is one."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | Promise):
+        return f"is a {type(value).__name__}, not a text or an integer"
+    if isinstance(value, int) and abs(value) >= 10**TAG_LENGTH:
+        return f"has more than {TAG_LENGTH} digits"
+    text = text_of(value)
+    if len(text) > TAG_LENGTH:
+        return f"has {len(text)} characters, {TAG_LENGTH} are allowed"
+    if not text.isprintable():
+        return "contains a character that cannot be printed"
+    return None
+
+
+def _encoded(stored: Stored, named: Mapping[str, str], key: str) -> str:
+    """The values in the order of the stored names."""
+    values = [encoded(named.get(name, "")) for name in stored.tags]
+    joined = SEPARATOR.join(values).rstrip(SEPARATOR)
+    longest = max(map(len, values), default=0)
+    if longest > TAG_LENGTH or len(joined) > TAGS_LENGTH:
+        reason = f"encoded, a value may have {TAG_LENGTH} characters and all of them {TAGS_LENGTH}"
+        raise InvalidTags(tags=dict(named), key=key, reason=reason)
+    return joined
+
+
+# Derived rows.
+
+
+_Periods = Mapping[Kind, frozenset[int]]
+
+
+def derived_of(measure: Measure, cells: Iterable[Cell]) -> Iterator[Cell]:
+    """Yield what is derived from cells of a measure."""
+    periods = _periods(measure)
+    for cell in cells if periods else ():
+        yield from _derived(cell, periods)
+
+
+def with_derived(sums: Sums[str], measures: Mapping[int, Measure]) -> Sums[str]:
+    """Return sums of cells, and of what is derived from them.
+
+    Args:
+        sums: by key and cell.
+        measures: the declarations, by their numbers.
+    """
+    by_measure = {number: found for number, one in measures.items() if (found := _periods(one))}
+    if not by_measure:
+        return sums
+    result = dict(sums)
+    for (key, cell), by in sums.items():
+        if cell is not None and cell.measure in by_measure:
+            for one in _derived(cell, by_measure[cell.measure]):
+                result[key, one] = result.get((key, one), 0) + by
+    return result
+
+
+def _periods(measure: Measure) -> _Periods:
+    """Return the numbers of the periods of each derived kind."""
+    declared = {kind: measure.by(kind) for kind in kinds() if kind.derived}
+    return {
+        kind: frozenset(PERIODS.index(period) + 1 for period in periods)
+        for kind, periods in declared.items()
+        if periods
+    }
+
+
+def _derived(cell: Cell, by_kind: _Periods) -> Iterator[Cell]:
+    if cell.kind is SUM:
+        for kind, periods in by_kind.items():
+            if cell.period in periods:
+                yield cell._replace(tags=cell.tags if "t" in kind.columns else "", kind=kind)
+
+
+# Decreases.
+
+
+def booked(by: int, used: int) -> int:
+    """The part of a change that a period takes which has counted ``used``."""
+    return max(by, -max(0, used))
+
+
+def in_period(deltas: Sequence[Delta], store: GuardsStore) -> list[Delta]:
+    """Changes that were made to totals, with what they do to their periods.
+
+    The part that a period does not have was counted before it, and earlier periods stay as they
+    are. The caller holds the totals.
+    """
+    asked = [
+        (delta.key, cell)
+        for delta in deltas
+        for cell, by in delta.effects
+        if by < 0 and cell.kind is SUM
+    ]
+    if not asked:
+        return list(deltas)
+    sums = store.used(asked)
+    used = {(key, cell.period): n for (key, cell), n in zip(asked, sums, strict=True)}
+
+    def taken(delta: Delta, effect: Effect) -> Effect:
+        # Rows of other kinds count changes and actors, not amounts.
+        if effect.by > 0 or effect.cell.kind.each:
+            return effect
+        return effect._replace(by=booked(effect.by, used[delta.key, effect.cell.period]))
+
+    return [
+        delta._replace(effects=tuple(one for e in delta.effects if (one := taken(delta, e)).by))
+        for delta in deltas
+    ]
