@@ -22,7 +22,7 @@ class GuardsStore(Protocol):
         """What people call the counter of a key."""
 
 
-class Guard(Protocol):
+class ChangeGuard(Protocol):
     """Refuses a change because of its effects. Its deltas are of the class `types.Delta`.
 
     Changes with guards of one class are looked at together.
@@ -67,7 +67,7 @@ class Guarding(Protocol):
     def limits(self) -> Sequence[tuple[str, int]]:
         """The name and the number of each limit, for people."""
 
-    def guard(self, measure: Any, effects: Sequence[Any], known: Any) -> Guard | None:
+    def guard(self, measure: Any, effects: Sequence[Any], known: Any) -> ChangeGuard | None:
         """Return the guard of a change with these effects; None if it needs none.
 
         Args:

@@ -15,7 +15,7 @@ from django_counters.errors import InvalidDelta, InvalidKey
 from django_counters.measure import Kind
 
 if TYPE_CHECKING:
-    from django_counters.projector import Guard
+    from django_counters.projector import ChangeGuard
 
 K = TypeVar("K", bound=Hashable)
 # By how much callers count a field; a `Decimal` if it has decimal places.
@@ -129,7 +129,7 @@ class Delta(NamedTuple):
     bounds: Bounds = UNBOUNDED
     route: object = None
     effects: tuple[Effect, ...] = ()
-    guard: Guard | None = None
+    guard: ChangeGuard | None = None
     told: str = ""
 
     @property

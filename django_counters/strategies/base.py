@@ -16,7 +16,7 @@ from django_counters.errors import (
     Shortfall,
     UnsupportedConsistency,
 )
-from django_counters.projector import Guard, GuardsStore
+from django_counters.projector import ChangeGuard, GuardsStore
 from django_counters.stores.base import PendingField, PendingParts, ReadsStore
 from django_counters.types import Batch, Delta, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown
@@ -68,9 +68,9 @@ def taken(deltas: Iterable[Delta], store: GuardsStore) -> list[Delta]:
     return [one for guard, guarded in _guards(deltas) for one in guard.taken(guarded, store)]
 
 
-def _guards(deltas: Iterable[Delta]) -> Iterable[tuple[Guard, Sequence[Delta]]]:
+def _guards(deltas: Iterable[Delta]) -> Iterable[tuple[ChangeGuard, Sequence[Delta]]]:
     """Return changes by the classes of their guards, with one guard of each."""
-    guarded: dict[type[Guard], tuple[Guard, list[Delta]]] = {}
+    guarded: dict[type[ChangeGuard], tuple[ChangeGuard, list[Delta]]] = {}
     for delta in deltas:
         if delta.guard is not None:
             guarded.setdefault(type(delta.guard), (delta.guard, []))[1].append(delta)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import Contention, CounterError, CounterOverflow, RecordMissing
-from django_counters.projector import Guard
+from django_counters.projector import ChangeGuard
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals
@@ -70,7 +70,7 @@ class Exact(Summed):
         """Make a change and the row of its condition in one statement."""
         return None if delta.guard is not None else self._totals.add_on(delta, condition)
 
-    def _guarded(self, delta: Delta, guard: Guard) -> int:
+    def _guarded(self, delta: Delta, guard: ChangeGuard) -> int:
         """Make an increase that its guard admits. The total is locked when the guard looks.
 
         It is one statement where that can refuse by itself: an error, so a savepoint in a
@@ -87,7 +87,7 @@ class Exact(Summed):
             raise guard.refusal(delta, error.sums, self._totals.label) from None
         return value
 
-    def _take_back(self, delta: Delta, guard: Guard) -> int:
+    def _take_back(self, delta: Delta, guard: ChangeGuard) -> int:
         """Make a decrease; each period loses no more than it has, and the total is held by then.
 
         Else what other periods have counted would be room in this one.

@@ -10,7 +10,7 @@ from django.db import Error, connections, models
 
 from django_counters.errors import CounterError, CounterOverflow, OutcomeUnknown, RecordMissing
 from django_counters.projections.event import Event
-from django_counters.projector import Guard
+from django_counters.projector import ChangeGuard
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.session import Session
@@ -39,7 +39,7 @@ class FieldChange(NamedTuple):
     field: TotalField
     by: int
     effects: tuple[Effect, ...]
-    guard: Guard | None
+    guard: ChangeGuard | None
 
     @property
     def place(self) -> CounterColumn:

@@ -12,10 +12,11 @@ from django.test import modify_settings
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.contrib.uniques.sketches import KEPT
 from django_counters.fields import CounterField
-from django_counters.models import Counter, CounterCell, CounterIncident
+from django_counters.models import Counter, CounterIncident
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep import forget_actor

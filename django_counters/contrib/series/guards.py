@@ -70,7 +70,7 @@ class QuotaLimits(NamedTuple):
 
 
 class Quotas(tuple[Quota, ...]):
-    """The quotas of one change, longer periods last; see `projector.Guard`."""
+    """The quotas of one change, longer periods last; see `projector.ChangeGuard`."""
 
     __slots__ = ()
     call: ClassVar[str] = "django_counters_within({}, %s, %s, %s, %s, %s)"
