@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from django.utils.module_loading import import_string
 
-from django_counters.features import absent_app, actions, features
+from django_counters.features import absent_app, actions, features, reads
 from django_counters.options import is_integer
 from django_counters.types import short_key
 
@@ -104,9 +104,9 @@ def check_burst(rate: Rate, burst: int) -> None:
 
 # Access: the ``API`` option of a namespace, and the arguments of ``expose()``.
 
-ACTIONS = ("read", "increment", "decrement", "adjust", "history", "list", "approve")
+ACTIONS = ("read", "increment", "decrement", "adjust", "list", "approve")
 # What changes nothing can be for anybody.
-_READS = ("read", "history", "list")
+_READS = ("read", "list")
 NOBODY, ANYONE, AUTHENTICATED, STAFF, PERMISSION, BEACON = (
     "",
     "anyone",
@@ -130,7 +130,7 @@ class Access:
     """Who may do what with counters over HTTP. Anything that is not named is forbidden.
 
     Attributes:
-        read, increment, decrement, adjust, history, list, approve: ``"anyone"`` (who reads),
+        read, increment, decrement, adjust, list, approve: ``"anyone"`` (who reads),
             ``"authenticated"``, ``"staff"``, ``"permission"`` (of Django), ``"beacon"`` (whoever
             increments), or the path of a permission class of REST framework.
         max_delta: the most that one call may change a counter by.
@@ -152,7 +152,6 @@ class Access:
     increment: str = NOBODY
     decrement: str = NOBODY
     adjust: str = NOBODY
-    history: str = NOBODY
     list: str = NOBODY
     approve: str = NOBODY
     max_delta: int = MAX_DELTA
@@ -174,7 +173,8 @@ class Access:
     @property
     def creates(self) -> bool:
         """Whether a client may create counters: to change one that is not there makes it."""
-        return any((self.increment, self.decrement, self.adjust, *dict(self.added).values()))
+        changing = (rule for name, rule in self.added if name not in reads())
+        return any((self.increment, self.decrement, self.adjust, *changing))
 
     def admits_name(self, key: str) -> bool:
         """Whether the API may create the counter, as far as its name goes."""
@@ -237,7 +237,7 @@ def access_problems(declared: object) -> Iterator[str]:
 
 
 def _unknown(option: object, known: Iterable[str]) -> str:
-    if app := absent_app(lambda feature: option in feature.actions):
+    if app := absent_app(lambda feature: option in (*feature.actions, *feature.reads)):
         return f"API: {option} needs {app} in INSTALLED_APPS."
     return f"API has an unknown option {option!r}. Known are: {', '.join(known)}."
 
@@ -246,7 +246,7 @@ def _rule_problems(action: str, rule: object) -> Iterator[str]:
     known = (*RULES, BEACON) if action == "increment" else RULES
     if rule is None:
         return
-    if rule == ANYONE and action not in _READS:
+    if rule == ANYONE and action not in (*_READS, *reads()):
         hint = "an increment by anybody is a 'beacon'" if action == "increment" else "name who may"
         yield f"API: {action} cannot be for 'anyone'; {hint}."
     elif isinstance(rule, str) and "." in rule:

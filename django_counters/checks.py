@@ -122,7 +122,7 @@ def _names_of(feature: Feature) -> set[tuple[str, str]]:
     names = {("option", option.name.upper()) for option in options}
     names |= {("metric", tally.name) for tally in feature.tallies}
     names |= {("metric", gauge.name) for gauge in feature.gauges()}
-    names |= {("action of the API", name) for name in feature.actions}
+    names |= {("action of the API", name) for name in (*feature.actions, *feature.reads)}
     names |= {("strategy", name) for name in feature.strategies}
     names |= {("sub-command", name) for name in feature.commands}
     names |= {("outlet", name) for name in feature.outlets()}

@@ -503,6 +503,9 @@ class Feature:
     #: by a subclass of `rest.permissions.CounterPermission`.
     actions: Mapping[str, str] = MappingProxyType({})
 
+    #: The same for actions that change nothing: ``"anyone"`` can be permitted to do them.
+    reads: Mapping[str, str] = MappingProxyType({})
+
     #: The dotted path of a function ``charge(request, namespace, access, changes)``. The API calls
     #: it with the `Access` of a namespace and the number of its counters, before it changes them,
     #: outside of transactions. It raises an exception of REST framework to refuse.
@@ -660,11 +663,15 @@ def rest_modules() -> list[Any]:
     return [import_module(feature.rest) for feature in features() if feature.rest]
 
 
+def reads() -> dict[str, str]:
+    """Return the actions that change nothing among `actions`."""
+    return {name: permission for one in features() for name, permission in one.reads.items()}
+
+
 def actions() -> dict[str, str]:
     """Return the actions that apps add to the API, with their permissions."""
-    return {
-        name: permission for feature in features() for name, permission in feature.actions.items()
-    }
+    found = {name: permission for one in features() for name, permission in one.actions.items()}
+    return {**found, **reads()}
 
 
 def charges() -> list[Callable[[Any, str, Any, int], object]]:

@@ -25,7 +25,6 @@ _PERMISSIONS = {
     "increment": "django_counters.increment_counter",
     "decrement": "django_counters.decrement_counter",
     "adjust": "django_counters.adjust_counter",
-    "history": "django_counters.view_counter",
     "list": "django_counters.view_counter",
     "approve": "django_counters.approve_adjustment",
 }
@@ -78,12 +77,6 @@ class MayRead(CounterPermission):
     """May read the value of a counter."""
 
     action = "read"
-
-
-class MayReadHistory(CounterPermission):
-    """May read the history of a counter."""
-
-    action = "history"
 
 
 class MayList(CounterPermission):

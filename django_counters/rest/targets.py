@@ -62,7 +62,6 @@ def expose(
     increment: str | None = None,
     decrement: str | None = None,
     adjust: str | None = None,
-    history: str | None = None,
     approve: str | None = None,
     max_delta: int | None = None,
     origins: tuple[str, ...] | list[str] = (),
@@ -90,7 +89,6 @@ def expose(
     """
     given: dict[str, Any] = {
         "read": read,
-        "history": history,
         "increment": increment,
         "decrement": decrement,
         "adjust": adjust,

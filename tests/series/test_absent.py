@@ -10,8 +10,10 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import modify_settings
 
+from django_counters.access import access_of, access_problems
 from django_counters.conf import problems
 from django_counters.fields import CounterField
+from django_counters.redis.keys import cell_in
 
 APP = "django_counters.contrib.series"
 # They need it.
@@ -67,3 +69,22 @@ django.setup()
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1].endswith(f"Add {APP!r} to INSTALLED_APPS.")
+
+
+def test_nobody_knows_the_table_of_a_cell_in_redis() -> None:
+    """A flush quarantines what nobody can read."""
+    field = "#1.3.1767225600 DE hits:a"
+    assert cell_in(field)
+    with (
+        modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}),
+        pytest.raises(ValueError, match=field),
+    ):
+        cell_in(field)
+
+
+def test_a_history_is_read_by_anyone_and_creates_nothing() -> None:
+    declared = {"history": "anyone"}
+    assert list(access_problems(declared)) == []
+    assert not access_of(declared).creates
+    with modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}):
+        assert [f"history needs {APP!r}" in one for one in access_problems(declared)] == [True]

@@ -11,9 +11,9 @@ import pytest
 from django.test import override_settings
 
 from django_counters import clock
+from django_counters.contrib.series.rest import MayReadHistory
 from django_counters.models import Counter
 from django_counters.registry import registry
-from django_counters.rest.permissions import MayReadHistory
 from django_counters.testing import override_counters
 from tests.rest.conftest import (
     ALL,

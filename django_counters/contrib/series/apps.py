@@ -33,6 +33,7 @@ class SeriesFeature(Feature):
     namespace_options = OPTIONS
     tables = (SUM.table, OCCURRENCE.table, TAGS_TABLE, "django_counters_countersample")
     rest = f"{_FOLDER}.rest"
+    reads: Mapping[str, str] = {"history": "django_counters.view_counter"}
     panel = f"{_FOLDER}.admin.SeriesPanel"
     columns = (f"{_FOLDER}.admin.recent",)
 

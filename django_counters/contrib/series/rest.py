@@ -38,7 +38,7 @@ from django_counters.rest.bodies import (
     described,
     queried,
 )
-from django_counters.rest.permissions import MayReadHistory
+from django_counters.rest.permissions import CounterPermission
 from django_counters.rest.targets import NamedTarget, OfRecord, Target
 
 _WHERE = "where."
@@ -133,6 +133,12 @@ class SeriesAnswer(Described):
     total = Value()
     points = CountedItem(many=True)
     splits = SplitItem(many=True, required=False)
+
+
+class MayReadHistory(CounterPermission):
+    """May read the history of a counter."""
+
+    action = "history"
 
 
 @described("history", HistoryAnswer, KEY, PERIOD)

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from django_counters.calendar import PERIODS
 from django_counters.contrib.series import of
-from django_counters.contrib.series.rest import PARTIAL, told_of
+from django_counters.contrib.series.rest import PARTIAL, MayReadHistory, told_of
 from django_counters.contrib.top.reading import MOST_BEFORE, largest
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import (
@@ -24,7 +24,6 @@ from django_counters.rest.bodies import (
     described,
     queried,
 )
-from django_counters.rest.permissions import MayReadHistory
 from django_counters.rest.views import HEADERS
 from django_counters.types import KEY_LENGTH
 

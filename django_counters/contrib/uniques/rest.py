@@ -15,6 +15,7 @@ from django_counters.contrib.series import Series, Splits
 from django_counters.contrib.series.rest import (
     LASTS,
     WHERE,
+    MayReadHistory,
     Question,
     SeriesQuery,
     check_number,
@@ -35,7 +36,6 @@ from django_counters.contrib.uniques.reading import (
 )
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import KEY, Described, Value, Word, described
-from django_counters.rest.permissions import MayReadHistory
 
 # Stored sets that one answer is made of: each may have 16 KB.
 MOST_SETS = 2000
