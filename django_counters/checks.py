@@ -29,7 +29,7 @@ from django_counters.tables import CounterSource
 from django_counters.tables.schema import databases
 from django_counters.tenants import SETTING as TENANT
 from django_counters.tenants import makes_cursors, named_callable
-from django_counters.upkeep import caches, columns, declared_measures
+from django_counters.upkeep import caches, columns, declared_measures, serving
 
 if TYPE_CHECKING:
     from django_counters.cached.sources import RedisSource
@@ -101,7 +101,7 @@ def check_names(
     owners = {("option", name): ["django_counters"] for name in own_options()}
     owners |= {("action of the API", name): ["django_counters"] for name in ACTIONS}
     owners |= {("strategy", name): ["django_counters"] for name in STRATEGIES}
-    for app, feature in installed().items():
+    for app, feature in serving().items():
         for declared in sorted(_names_of(feature)):
             owners.setdefault(declared, []).append(app)
     return [
@@ -122,6 +122,7 @@ def _names_of(feature: Feature) -> set[tuple[str, str]]:
     names = {("option", option.name.upper()) for option in options}
     names |= {("metric", tally.name) for tally in feature.tallies}
     names |= {("metric", gauge.name) for gauge in feature.gauges()}
+    names |= {("part", part.name) for part in feature.parts()}
     names |= {("action of the API", name) for name in (*feature.actions, *feature.reads)}
     names |= {("strategy", name) for name in feature.strategies}
     names |= {("sub-command", name) for name in feature.commands}
@@ -175,13 +176,15 @@ def check_servers(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """W012 to W015, W023, with ``check --deploy``: how the Redis of cached counters is set up."""
-    from django_counters.metrics.facts import weaknesses
+    used = [source.pending for source in _redises() if source.pending]
+    if not used:
+        return []
+    from django_counters.cached.state import weaknesses
 
     return [
         Warning(message, hint=HINTS[code], id=f"counters.{code}")
-        for source in _redises()
-        if source.pending
-        for code, message in weaknesses(source.pending)
+        for pending in used
+        for code, message in weaknesses(pending)
     ]
 
 
@@ -323,7 +326,7 @@ def _forgotten_in_redis(alias: str) -> Iterator[str]:
         return
     from django_counters.metrics.facts import Facts, gather
 
-    for redis in gather(Facts(alias), "redises").redises or ():
+    for redis in gather(Facts(alias), "redis").parts.get("redis", ()):
         if redis.is_late and not redis.is_foreign:
             yield (
                 f"Increments of {redis.counters} counters have waited in Redis {redis.name} for "

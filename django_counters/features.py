@@ -262,9 +262,9 @@ class Section(Protocol):
 class Feature:
     """What one app adds. It overrides what it needs; each method here adds nothing.
 
-    An error in `jobs`, a job, `rollup`, `prune`, `drifts`, `gauges`, `inquiries` or findings
-    doesn't stop other apps: it is logged, and reported under the app's name. If a server is
-    unavailable, the findings of all apps are unknown. Other errors end what calls the method.
+    An error in `jobs`, a job, `rollup`, `prune`, `drifts`, `gauges`, `parts`, `inquiries` or
+    findings doesn't stop other apps: it is logged, and reported under the app's name. If a server
+    is unavailable, the findings of all apps are unknown. Other errors end what calls the method.
     """
 
     # Options of namespaces and fields.
@@ -546,8 +546,15 @@ class Feature:
         """Return the databases that belong to other sites: monitoring leaves them out."""
         return ()
 
+    def parts(self) -> Sequence[Any]:
+        """Return the parts of a database's state that can be unavailable on their own.
+
+        Each is a `metrics.facts.Part`. Called by the doctor, the overview and each scrape.
+        """
+        return ()
+
     def gauges(self) -> Sequence[Gauge]:
-        """Return the metrics whose values the findings return. Called on each scrape."""
+        """Return the metrics whose values findings and parts return. Called on each scrape."""
         return ()
 
     # Commands.
@@ -677,8 +684,3 @@ def actions() -> dict[str, str]:
 def charges() -> list[Callable[[Any, str, Any, int], object]]:
     """Return the functions that the API calls before it changes counters."""
     return [import_string(feature.charge) for feature in features() if feature.charge]
-
-
-def tallies() -> list[Tally]:
-    """Return the metrics that count signals of apps."""
-    return [tally for feature in features() for tally in feature.tallies]

@@ -18,7 +18,7 @@ from django_counters.errors import CounterError, InvalidConfiguration
 from django_counters.features import Done, Job, absent_app
 from django_counters.options import did_you_mean
 from django_counters.tables.schema import COUNTERS
-from django_counters.upkeep import attempted
+from django_counters.upkeep import OWN, attempted
 
 logger = logging.getLogger("django_counters")
 SETTING = "COUNTERS_UPKEEP"
@@ -26,11 +26,8 @@ _WORK = "django_counters.management.work."
 _DAY = 86_400.0
 # Milliseconds. Clocks of servers differ by less.
 _AHEAD = 60_000
-# In their order: increments that arrive are folded by the same run.
 JOBS = (
-    Job("flush", 10, f"{_WORK}flush", _("flush increments from Redis into the totals")),
     Job("rollup", 60, f"{_WORK}rollup", _("fold shards, slots and entries into the totals")),
-    Job("partitions", 3600, f"{_WORK}partitions", _("make, seal and drop partitions")),
     Job("prune", 3600, f"{_WORK}prune", _("delete expired rows")),
     Job("verify", _DAY, f"{_WORK}verify", _("compare values with what they are made of")),
     Job(
@@ -63,6 +60,8 @@ def _declared(failed: dict[str, str]) -> list[tuple[str, Job]]:
     """Return all jobs, each with its app; put the errors of apps into ``failed``."""
     of_apps = attempted("", lambda feature: [*feature.jobs()], failed)
     pairs = [("django_counters", JOBS), *of_apps]
+    # Flush first: increments that arrive are folded by the same run.
+    pairs.sort(key=lambda pair: pair[0] not in OWN)
     declared = [(app, job) for app, jobs in pairs for job in jobs]
     # Those of the machine first: increments that arrive are folded by the same run.
     return sorted(declared, key=lambda pair: not pair[1].local)

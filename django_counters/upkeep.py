@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from django.db.migrations import (
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.models.functions import Left
+from django.utils.module_loading import import_string
 
 from django_counters import clock
 from django_counters.errors import CounterOverflow
@@ -69,13 +69,25 @@ def contained(using: str) -> AbstractContextManager[object]:
     return transaction.atomic(using) if joins else nullcontext()
 
 
+#: The features of strategies in this package, by folder. Counting imports none of them.
+OWN = {
+    "django_counters.ledger": "django_counters.ledger.operations.LEDGER",
+    "django_counters.cached": "django_counters.cached.feature.CACHED",
+}
+
+
+def serving() -> dict[str, Feature]:
+    """Return all features for upkeep, monitoring and commands, by app or folder."""
+    return {**{name: import_string(path) for name, path in OWN.items()}, **installed()}
+
+
 def attempted(
     using: str,
     hook: Callable[[Feature], _Result],
     failed: dict[str, str],
     raised: tuple[type[Exception], ...] = (),
 ) -> Iterator[tuple[str, _Result]]:
-    """Call a hook of each installed feature: an error in one of them doesn't stop the others.
+    """Call a hook of each feature: an error in one of them doesn't stop the others.
 
     Yields each app with its result.
 
@@ -85,7 +97,7 @@ def attempted(
         failed: the text of each error is put there, under its app. Its traceback is logged.
         raised: errors of these types are raised instead.
     """
-    for app, feature in installed().items():
+    for app, feature in serving().items():
         block = contained(using)
         try:
             with block:
@@ -381,7 +393,7 @@ def forget_actor(
         InvalidActor: this is no actor.
     """
     actor = actor_of(who)
-    forgotten: Tally[str] = Tally()
+    forgotten: Counter[str] = Counter()
     for feature in features():
         forgotten.update(
             feature.forget_actor(actor, using, keep_counts=keep_counts, dry_run=dry_run)

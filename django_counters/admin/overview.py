@@ -26,7 +26,7 @@ from django_counters import clock
 from django_counters.admin.readonly import ReadOnlyAdmin, list_url
 from django_counters.features import Finding, Section, features
 from django_counters.metrics.doctor import facts_of, to_do
-from django_counters.metrics.facts import PARTS, RECENT, Facts
+from django_counters.metrics.facts import RECENT, Facts, part_names
 from django_counters.models import AdjustmentRequest, Counter, CounterIncident
 from django_counters.tables.schema import databases
 
@@ -66,7 +66,7 @@ class OverviewMixin(ReadOnlyAdmin):
             raise Http404
         context = {
             **self.admin_site.each_context(request),
-            **_shown(_in_local_time(facts_of(using, *PARTS))),
+            **_shown(_in_local_time(facts_of(using, *part_names()))),
             "sections": _sections(request, using),
             "title": _("Overview"),
             "opts": self.opts,
@@ -89,19 +89,20 @@ def _in_local_time(found: Facts) -> Facts:
 
 def _shown(found: Facts) -> dict[str, Any]:
     """The context of the facts."""
-    ledger = found.ledger
+    ledger, landed, entries = map(found.parts.get, ("ledger", "landed", "entries"))
     return {
         "overview": found,
         "to_do": [_parted(one) for one in to_do(found)],
         "redises": [
-            (one, str(_BREAKERS[one.breaker]), age_text(one.lag)) for one in found.redises or ()
+            (one, str(_BREAKERS[one.breaker]), age_text(one.lag))
+            for one in found.parts.get("redis", ())
         ],
         "rollup_lag": age_text(ledger.lag) if ledger else "",
         "rates": [
-            (_("Increments that landed from Redis"), found.landed),
-            (_("Entries of the ledger"), found.entries),
+            (_("Increments that landed from Redis"), landed),
+            (_("Entries of the ledger"), entries),
         ],
-        "periods": [rate.minutes for rate in found.landed or found.entries or ()],
+        "periods": [rate.minutes for rate in landed or entries or ()],
     }
 
 

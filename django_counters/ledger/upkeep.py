@@ -24,7 +24,7 @@ from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
-from django_counters.tables.schema import ENTRIES, beginning
+from django_counters.tables.schema import COUNTERS, ENTRIES, beginning
 from django_counters.tokens import AHEAD
 
 logger = logging.getLogger("django_counters")
@@ -316,7 +316,7 @@ class State:
 
 def state(using: str = DEFAULT_DB_ALIAS) -> State:
     """Read the state of the ledger of one database."""
-    if "ledger" in dialect_of(using).lacks:
+    if not COUNTERS.stands_in(using) or "ledger" in dialect_of(using).lacks:
         return State(0, 0, None, None, None, "", None)
     horizon = SqlHorizon(using)
     entries, counters = SqlInquiry(NAMED, using).waiting()

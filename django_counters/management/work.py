@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from selectors import EVENT_READ, DefaultSelector
 from types import FrameType
 from typing import Any
 
+from django.db import InterfaceError, OperationalError, close_old_connections
+
+from django_counters.errors import ReadOnlyDatabase
 from django_counters.features import Done
-from django_counters.ledger.upkeep import maintain
 from django_counters.upkeep import prune_all
 from django_counters.upkeep import rollup as fold
 from django_counters.upkeep import verify as compare
@@ -21,32 +24,6 @@ from django_counters.upkeep import verify as compare
 # The functions of the jobs.
 
 MOST_SHOWN = 20
-
-
-def flush(using: str, **options: Any) -> Done:
-    """Flush; leave out a Redis server that another process is flushing.
-
-    Args:
-        using: the database.
-        **options: as `django_counters.cached.flush.flush`.
-    """
-    from django_counters.cached import flush as cached
-
-    report = cached.flush(using, **{"alone": True, **options})
-    parts = (
-        f"{report.counters} counters changed by {report.generations} generations",
-        f"busy: {', '.join(report.busy)}" if report.busy else "",
-        f"flushed elsewhere: {', '.join(report.elsewhere)}" if report.elsewhere else "",
-    )
-    problems = [f"{name} was not flushed: {reason}" for name, reason in report.away.items()]
-    if report.quarantined:
-        amounts = [f"{counter}: {by}" for counter, by in report.quarantined.items()]
-        shown = ", ".join(amounts[:MOST_SHOWN])
-        problems.append(f"{len(amounts)} could not be landed: {shown}")
-    if report.incidents:
-        shown = ", ".join(report.incidents[:MOST_SHOWN])
-        problems.append(f"{len(report.incidents)} incidents: {shown}")
-    return Done("; ".join(filter(None, parts)), {"database": using, **asdict(report)}, problems)
 
 
 def rollup(using: str) -> Done:
@@ -61,22 +38,6 @@ def rollup(using: str) -> Done:
     problems = [f"These do not fit, or have no possible record: {stuck}"] if stuck else []
     problems += _failures(report.failed)
     return Done(text, {"database": using, **asdict(report)}, problems, retry=bool(report.failed))
-
-
-def partitions(using: str) -> Done:
-    """Make, seal and drop partitions of the ledger."""
-    report = maintain(using)
-    parts = (
-        f"{len(report.created)} made",
-        f"{len(report.sealed)} sealed",
-        f"{len(report.dropped)} dropped",
-        f"{len(report.busy)} busy" if report.busy else "",
-        f"{report.forgotten} entries deleted" if report.forgotten else "",
-    )
-    failed = "; ".join(report.failed)
-    problems = [f"{len(report.failed)} steps failed: {failed}"] if failed else []
-    text = ", ".join(filter(None, parts))
-    return Done(text, {"database": using, **asdict(report)}, problems)
 
 
 def prune(using: str) -> Done:
@@ -113,6 +74,8 @@ def verified(using: str, **asked: Any) -> Done:
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 Wait = Callable[[float], bool]
+# The database is away for a moment; a loop goes on when it is back.
+PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase)
 
 
 @contextmanager
@@ -146,6 +109,16 @@ def until_asked_to_end() -> Iterator[Wait]:
         selector.close()
         os.close(reading)
         os.close(writing)
+
+
+def turns(every: float, wait: Wait) -> Iterator[None]:
+    """Turns of a loop, one every so many seconds, until the process is asked to end."""
+    due = time.monotonic()
+    while wait(due - time.monotonic()):
+        due = time.monotonic() + every
+        # The server may have restarted, or the connection may be old.
+        close_old_connections()
+        yield
 
 
 def seconds(text: str) -> float:

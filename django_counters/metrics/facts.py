@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
-from uuid import UUID
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import Error, InterfaceError, OperationalError, connections, router
-from django.db.models import Count, Max, Q, Sum
+from django.db.models import Count, Max
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -22,20 +21,12 @@ from django_counters.access import created_key
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.errors import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.features import Feature, Finding, GaugeValue
-from django_counters.ledger.upkeep import State, state
 from django_counters.reading import values_of
 from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
-from django_counters.stores.sql.batches import SqlBatches
-from django_counters.stores.sql.session import identity_of
-from django_counters.tables import CounterBatch, CounterIncident
-from django_counters.tables.schema import COUNTERS, ENTRIES
-from django_counters.tokens import milliseconds_of, mint, moment_of
-from django_counters.upkeep import Stranger, attempted, caches, contained, places, strangers
-
-if TYPE_CHECKING:
-    from django_counters.cached.pending import RedisPending
-    from django_counters.cached.sources import RedisSource
+from django_counters.tables import CounterIncident
+from django_counters.tables.schema import COUNTERS
+from django_counters.upkeep import Stranger, attempted, contained, places, strangers
 
 logger = logging.getLogger("django_counters")
 # How long an incident is recent.
@@ -63,6 +54,39 @@ class Away:
     error: Exception = field(compare=False, repr=False)
 
 
+class Part:
+    """A part of the state of a database, for the doctor, the overview and metrics.
+
+    Its metrics are gauges of its app. An error leaves it unknown: its value in
+    ``django_counters_up`` is 0, the number of findings isn't told, and the doctor raises the error.
+    """
+
+    #: The value of the label ``part`` of ``django_counters_up``.
+    name: str
+
+    #: Its name for people, which is translated.
+    label: str
+
+    #: Whether the doctor and each scrape read it; else, only the overview does.
+    examined: bool = True
+
+    def read(self, using: str) -> Iterator[Any]:
+        """Yield its state, and once more whenever more of it is known."""
+        raise NotImplementedError
+
+    def is_up(self, state: Any) -> bool:  # noqa: ARG002
+        """Return whether all of it has answered."""
+        return True
+
+    def findings(self, state: Any) -> Iterator[Finding]:  # noqa: ARG002
+        """Yield its findings. Sends no query."""
+        return iter(())
+
+    def values(self, state: Any) -> Iterator[GaugeValue]:  # noqa: ARG002
+        """Yield the values of its gauges. Those with equal labels are added up."""
+        return iter(())
+
+
 class Unfolded(NamedTuple):
     """Rows of shards or slots that wait for a rollup.
 
@@ -79,39 +103,6 @@ class Unfolded(NamedTuple):
     left_by: str
     rows: int
     counters: int
-
-
-@dataclass(frozen=True, slots=True)
-class Redis:
-    """The state of one Redis of cached counters.
-
-    Attributes:
-        source: which one.
-        problem: why it did not answer; empty if it did, or was not asked yet.
-        generations: how many generations of increments wait there; None if that is unknown.
-        counters: the number of their counters, at most: one that is in two of them counts twice,
-            and tokens and cells count, too.
-        lag: the age of the oldest generation; None if nothing waits.
-        is_foreign: whether the increments belong to another database.
-        is_late: whether they wait for too long, and nothing has landed meanwhile.
-        weak: the check and the message of each reason why it may lose increments, if it is used.
-        breaker: the worst breaker of its servers in this process; None before the first call.
-    """
-
-    source: RedisSource
-    problem: str = ""
-    generations: int | None = None
-    counters: int = 0
-    lag: timedelta | None = None
-    is_foreign: bool = False
-    is_late: bool = False
-    weak: tuple[tuple[str, str], ...] = ()
-    breaker: Literal["closed", "half-open", "open"] | None = None
-
-    @property
-    def name(self) -> str:
-        """Its name in the database."""
-        return self.source.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,32 +151,26 @@ class Facts:
         using: the database.
         tables: the names of all its tables.
         spread: the amount that waits in shards and slots.
-        ledger: the state of the ledger.
-        redises: the state of each Redis.
         incidents: the recent incidents, by kind.
         requests: how many adjustments wait for a second person.
         rooms: how many counters were created over HTTP.
         strangers: the rows of fields and models that the project has removed.
         guard: the state of the guard of the adjustments, if it is wrong; else empty.
         added: the findings of other apps, and the values of their gauges.
-        landed: how much came from Redis.
-        entries: how many entries the ledger got, by the time of their tokens.
+        parts: the states of the parts that features have, by their names.
         away: the parts that could not be read.
     """
 
     using: str
     tables: frozenset[str] | None = None
     spread: tuple[Unfolded, ...] | None = None
-    ledger: State | None = None
-    redises: tuple[Redis, ...] | None = None
     incidents: tuple[Incidents, ...] | None = None
     requests: int | None = None
     rooms: tuple[Room, ...] | None = None
     strangers: tuple[Stranger, ...] | None = None
     guard: str | None = None
     added: tuple[Finding | GaugeValue, ...] | None = None
-    landed: tuple[InflowRate, ...] | None = None
-    entries: tuple[InflowRate, ...] | None = None
+    parts: Mapping[str, Any] = field(default_factory=dict)
     away: tuple[Away, ...] = ()
 
     @property
@@ -193,44 +178,49 @@ class Facts:
         """Whether the table of counters exists; None if that is unknown."""
         return None if self.tables is None else COUNTERS.model._meta.db_table in self.tables
 
+    def known(self, name: str) -> Any:
+        """Return a part of its own or of a feature; None if it is unknown."""
+        return getattr(self, name) if name in PARTS else self.parts.get(name)
 
-def gather(found: Facts, *parts: str) -> Facts:
-    """Read those of `PARTS` that are not known yet, and add them.
+
+def feature_parts() -> dict[str, Part]:
+    """Return the parts that features have, by their names. An app that fails has none."""
+    of_apps = attempted("", lambda feature: [*feature.parts()], {})
+    return {part.name: part for _app, parts in of_apps for part in parts}
+
+
+def part_names() -> tuple[str, ...]:
+    """Return the names of all parts."""
+    return (*PARTS, *feature_parts())
+
+
+def gather(found: Facts, *names: str) -> Facts:
+    """Read those of `PARTS` and of features' parts that are not known yet, and add them.
 
     The number of queries does not depend on how much was counted.
     """
-    for more in growing(found, *parts):
+    for more in growing(found, *names):
         found = more
     return found
 
 
-def growing(found: Facts, *parts: str) -> Iterator[Facts]:
+def growing(found: Facts, *names: str) -> Iterator[Facts]:
     """Read them as `gather` does, and yield after each part, so that a slow part hides no other."""
-    for part in parts:
-        if getattr(found, part) is not None:
+    of_features = feature_parts()
+    for name in names:
+        if found.known(name) is not None:
             continue
-        label, read = PARTS[part]
-        answer = attempt(_(label), found.using, partial(read, found.using))
-        if isinstance(answer, Away):
-            found = replace(found, away=(*found.away, answer))
-        else:
-            found = replace(found, **{part: answer})
-        yield found
-        for redises in _answering(found) if part == "redises" else ():
-            found = replace(found, redises=redises)
+        part = of_features.get(name)
+        label, read = (part.label, part.read) if part else PARTS[name]
+        answers: Iterator[Any] = map(read, [found.using])
+        states = chain.from_iterable(answers) if part else answers
+        while (state := attempt(_(label), found.using, partial(next, states, None))) is not None:
+            if isinstance(state, Away):
+                yield (found := replace(found, away=(*found.away, state)))
+                break
+            parts = {**found.parts, name: state}
+            found = replace(found, **({"parts": parts} if part else {name: state}))
             yield found
-
-
-def _answering(found: Facts) -> Iterator[tuple[Redis, ...]]:
-    """Yield after each Redis. If one doesn't answer, its problem is the answer."""
-    identity, redises = cache(partial(identity_of, found.using)), list(found.redises or ())
-    for at, redis in enumerate(redises):
-        if redis.source.pending is not None:
-            answer = attempt(redis.name, found.using, partial(_ask, redis, found.using, identity))
-            if isinstance(answer, Away):
-                answer = replace(redis, problem=answer.reason)
-            redises[at] = replace(answer, breaker=redis.source.pending.breaker())
-            yield tuple(redises)
 
 
 def attempt(part: str, using: str, read: Callable[[], _T]) -> _T | Away:
@@ -265,6 +255,8 @@ def local_findings(using: str) -> Iterator[Finding | GaugeValue]:
 
 
 def _findings_of(feature: Feature, using: str) -> Iterator[Finding | GaugeValue]:
+    # An error is reported here, once.
+    feature.parts()
     return _expected(feature, feature.findings(using))
 
 
@@ -298,69 +290,16 @@ def _spread(using: str) -> tuple[Unfolded, ...]:
     return tuple(found)
 
 
-def _redises(using: str) -> tuple[Redis, ...]:
-    """Return each Redis of a database. Sends nothing to it yet."""
-    if not (
-        caches(using) or (COUNTERS.stands_in(using) and registry.kept(SqlBatches, using).sources())
-    ):
-        return ()
-    from django_counters.cached.sources import known
-
-    return tuple(Redis(source, source.problem) for source in known(using))
+def wrong(subject: str, strategy: str, text: str, command: str = "", **told: object) -> Finding:
+    """Return a finding that needs a person. Its text has placeholders, as for the command."""
+    action = text % {"command": command, **told}
+    return Finding(subject, strategy, 0, 0, action, needed=True, command=command)
 
 
-def _ask(redis: Redis, using: str, identity: Callable[[], str]) -> Redis:
-    """Ask one Redis. ``identity``: the identity of the database.
-
-    Raises:
-        CounterUnavailable, OutcomeUnknown, Refused: it does not answer, or answers an error.
-    """
-    source, pending = redis.source, redis.source.pending
-    assert pending is not None, "one that cannot be found is not asked"
-    slots, owner = pending.waiting(), pending.owner()
-    generations = sum(slot.places + bool(slot.open) for slot in slots)
-    # The sealed generations, and the open ones with increments.
-    oldest = [slot.oldest for slot in slots if slot.places]
-    oldest += [slot.generation for slot in slots if slot.open]
-    lag = clock.utc() - min(moment_of(UUID(one)) for one in oldest) if oldest else None
-    landed = CounterBatch._base_manager.using(using).filter(
-        source=pending.source, applied_at__gt=clock.now() - clock.LATE
-    )
-    is_used = source.is_declared and (source.was_flushed or generations)
-    return replace(
-        redis,
-        generations=generations,
-        counters=sum(slot.open + slot.sealed for slot in slots),
-        lag=lag,
-        is_foreign=owner != "" and owner != identity(),
-        is_late=lag is not None and lag > clock.LATE and not landed.exists(),
-        weak=tuple(weaknesses(pending)) if is_used else (),
-    )
-
-
-def weaknesses(pending: RedisPending) -> Iterator[tuple[str, str]]:
-    """W012 to W015 and W023: why this Redis may lose or refuse increments. Asks one server of a
-    cluster."""
-    name = pending.name
-    told: dict[str, str] = {}
-    try:
-        for section in ("server", "memory", "persistence"):
-            told.update(pending.information(section))
-        pending.waiting()  # in scripts, as increments do
-    except UNANSWERED as error:
-        yield "W014", f"Redis {name} can't be used: {reason_of(error)}."
-        return
-    policy = told.get("maxmemory_policy", "")
-    if policy.startswith("allkeys"):
-        yield "W012", f"The Redis {name} may throw increments away: its policy is {policy}."
-    if told.get("aof_enabled") == "0":
-        yield "W013", f"The Redis {name} forgets increments when it stops: it has no AOF."
-    if told.get("redis_mode") == "cluster" and pending.together:
-        yield "W023", f"Redis {name} is a node of a cluster, but isn't declared as a cluster."
-    version = told.get("redis_version", "")
-    number = re.match(r"(\d+)\.(\d+)", version)
-    if number and tuple(map(int, number.groups())) < OLDEST_REDIS:
-        yield "W015", f"The Redis {name} is {version}: older than 6.2, and not tested."
+def says_more(subject: str, strategy: str, problem: str, command: str) -> Finding:
+    """Return a problem with a message of its own. The command says what can be done."""
+    more = _("%(command)s says more")
+    return wrong(subject, strategy, f"%(problem)s ({more})", command, problem=problem)
 
 
 def reason_of(error: Exception) -> str:
@@ -410,40 +349,6 @@ def _guard(using: str) -> str:
     return "" if found == guard.wanted_state(using) else found
 
 
-def _landed(using: str) -> tuple[InflowRate, ...]:
-    """Return the rate of increments that were flushed from Redis."""
-    since = {minutes: clock.now() - timedelta(minutes=minutes) for minutes in PERIODS}
-    rows = CounterBatch._base_manager.using(using).filter(applied_at__gt=min(since.values()))
-    sums = rows.aggregate(
-        **{
-            f"of_{minutes}": Sum("total", filter=Q(applied_at__gt=moment), default=0)
-            for minutes, moment in since.items()
-        }
-    )
-    return tuple(InflowRate(minutes, int(sums[f"of_{minutes}"])) for minutes in PERIODS)
-
-
-def _entries(using: str) -> tuple[InflowRate, ...]:
-    """Return the rate of new ledger entries."""
-    return tuple(_rate(minutes, using) for minutes in PERIODS)
-
-
-def _rate(minutes: int, using: str) -> InflowRate:
-    """Count by the tokens' index, which begins with their time, in the last partitions only."""
-    now = clock.utc()
-    since = now - timedelta(minutes=minutes)
-    ends = {"token__gte": _first(since), "token__lt": _first(now + timedelta(milliseconds=1))}
-    # A day more, because the column may be in any time zone.
-    rows = ENTRIES.rows(using).filter(created_at__gte=clock.shown(since - _DAY), **ends)
-    number = rows.order_by().values("token")[: MOST_ENTRIES + 1].count()
-    return InflowRate(minutes, min(number, MOST_ENTRIES), capped=number > MOST_ENTRIES)
-
-
-def _first(moment: datetime) -> UUID:
-    """The least token of a millisecond."""
-    return UUID(int=milliseconds_of(mint(moment)) << 80)
-
-
 _TO_DO = gettext_noop("work to do")
 # All parts in their order: the name for people, and how to read it.
 PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
@@ -453,15 +358,11 @@ PARTS: Mapping[str, tuple[str, Callable[[str], Any]]] = MappingProxyType(
             lambda using: frozenset(connections[using].introspection.table_names()),
         ),
         "spread": (gettext_noop("shards and slots"), _spread),
-        "ledger": (gettext_noop("ledger"), state),
-        "redises": (gettext_noop("Redis"), _redises),
         "incidents": (gettext_noop("incidents"), _incidents),
         "rooms": (_TO_DO, _rooms),
         "strangers": (_TO_DO, lambda using: tuple(strangers(using))),
         "guard": (_TO_DO, _guard),
         "added": (_TO_DO, lambda using: tuple(added(using, _findings_of, OUTAGES))),
         "requests": (gettext_noop("requests"), _requests),
-        "landed": (gettext_noop("landed increments"), _landed),
-        "entries": (gettext_noop("entries"), _entries),
     }
 )

@@ -25,9 +25,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from django_counters.features import Tally, tallies
+from django_counters.features import Tally
 from django_counters.metrics import samples
-from django_counters.metrics.samples import Declared, Gathering, Scrape, samples_of
+from django_counters.metrics.samples import Declared, Gathering, Scrape, samples_of, tallies
 from django_counters.signals import batch_applied, upkeep_done
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tables.schema import databases

@@ -6,31 +6,20 @@ import logging
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from django.db import connections
 
-from django_counters.features import Gauge, GaugeValue, tallies
-from django_counters.metrics.doctor import NEEDED, to_do
-from django_counters.metrics.facts import (
-    Away,
-    Facts,
-    Redis,
-    attempt,
-    gather,
-    growing,
-    local_findings,
-)
-from django_counters.redis.routes import STATES
+from django_counters.features import Gauge, GaugeValue, Tally, features
+from django_counters.metrics import facts
+from django_counters.metrics.doctor import needed, to_do
 from django_counters.tables import CounterIncident
 from django_counters.tenants import acting_for, tenant
 from django_counters.upkeep import attempted
 
 logger = logging.getLogger("django_counters")
-PARTS = ("database", "pending", "ledger", "incidents", "requests", "rooms", "redis", "findings")
 
 
 class Declared(NamedTuple):
@@ -59,6 +48,11 @@ def _histogram(name: str, meaning: str, *labels: str) -> Declared:
 
 def _gauge(name: str, meaning: str, *labels: str) -> Declared:
     return Declared(name, "gauge", ("database", *labels), meaning)
+
+
+def declared_for(gauge: Gauge) -> Declared:
+    """Return the metric of an app's gauge."""
+    return _gauge(gauge.name, gauge.meaning, *gauge.labels)
 
 
 # Counted in each process, as it happens.
@@ -90,6 +84,11 @@ UPKEEP_SIZE = _histogram(
 HAPPENED = (CHANGES, AMOUNT, BATCH_SIZE, UPKEEP_SECONDS, UPKEEP_SIZE)
 
 
+def tallies() -> list[Tally]:
+    """Return the metrics that count signals of apps."""
+    return [tally for feature in features() for tally in feature.tallies]
+
+
 def happened() -> tuple[Declared, ...]:
     """Return all metrics that are counted as it happens, with those of installed apps."""
     own = (Declared(one.name, "counter", one.labels, one.meaning) for one in tallies())
@@ -103,47 +102,15 @@ UP = _gauge(
     "part",
 )
 GATHER_SECONDS = _gauge("django_counters_gather_seconds", "How long it took to ask all of it.")
-PENDING_COUNTERS = _gauge(
+PENDING = Gauge(
     "django_counters_pending_counters",
     "How many counters have something pending, by the strategy that they declare.",
-    "strategy",
-    "redis",
+    ("strategy", "redis"),
 )
-PENDING_ROWS = _gauge(
+ROWS = Gauge(
     "django_counters_pending_rows",
     "How many shards, slots and entries of the ledger wait for a rollup.",
-    "strategy",
-)
-PENDING_GENERATIONS = _gauge(
-    "django_counters_pending_generations",
-    "How many generations wait in a Redis for a flush.",
-    "redis",
-)
-ROLLUP_LAG = _gauge(
-    "django_counters_rollup_lag_seconds",
-    "How old the totals of the ledger are: the time since the last rollup that folded it.",
-)
-FLUSH_LAG = _gauge(
-    "django_counters_flush_lag_seconds",
-    "For how long something waits in a Redis at most; 0 where nothing does.",
-    "redis",
-)
-FENCED = _gauge(
-    "django_counters_ledger_fenced",
-    "1 if the ledger came from another server and cannot be rolled up, else 0.",
-)
-PARTITIONS = _gauge(
-    "django_counters_partitions_ahead",
-    "How many partitions of the ledger follow the present one without a gap.",
-)
-REDIS_UP = _gauge(
-    "django_counters_redis_up", "1 if a Redis answered what waits there, else 0.", "redis"
-)
-BREAKER = _gauge(
-    "django_counters_breaker_state",
-    "1 for the state of the breaker in the process that was scraped, 0 for the other states.",
-    "redis",
-    "state",
+    ("strategy",),
 )
 INCIDENTS = _gauge(
     "django_counters_recent_incidents", "How many incidents there were in the last 7 days.", "kind"
@@ -166,16 +133,9 @@ FINDINGS = _gauge(
     "How many findings of `counters doctor` need an action.",
 )
 STATE = (
-    *(UP, GATHER_SECONDS, PENDING_COUNTERS, PENDING_ROWS, PENDING_GENERATIONS),
-    *(ROLLUP_LAG, FLUSH_LAG),
-    *(FENCED, PARTITIONS, REDIS_UP, BREAKER, INCIDENTS, REQUESTS, CREATED, MOST_CREATED),
-    FINDINGS,
+    *(UP, GATHER_SECONDS, declared_for(PENDING), declared_for(ROWS)),
+    *(INCIDENTS, REQUESTS, CREATED, MOST_CREATED, FINDINGS),
 )
-
-
-def declared_for(gauge: Gauge) -> Declared:
-    """Return the metric of an app's gauge."""
-    return _gauge(gauge.name, gauge.meaning, *gauge.labels)
 
 
 def state() -> tuple[Declared, ...]:
@@ -194,7 +154,7 @@ class Scrape:
         seconds: how long it took to gather all of it.
     """
 
-    facts: Facts
+    facts: facts.Facts
     needed: int | None = None
     seconds: float | None = None
 
@@ -202,23 +162,23 @@ class Scrape:
 def scraping(using: str) -> Iterator[Scrape]:
     """Ask one database, and yield what is known after each part. Logs parts that are away."""
     began = time.monotonic()
-    found = gather(Facts(using), "tables")
+    found = facts.gather(facts.Facts(using), "tables")
     yield Scrape(found)
     if found.has_counters:
-        for more in growing(found, *NEEDED, "requests"):
+        for more in facts.growing(found, *needed(), "requests"):
             found = more
             yield Scrape(found)
-        needed = attempt("findings", using, lambda: _needed(found))
-        if isinstance(needed, Away):
-            found, needed = replace(found, away=(*found.away, needed)), None
-        yield Scrape(found, needed, time.monotonic() - began)
+        number = facts.attempt("findings", using, lambda: _needed(found))
+        if isinstance(number, facts.Away):
+            found, number = replace(found, away=(*found.away, number)), None
+        yield Scrape(found, number, time.monotonic() - began)
     for away in found.away:
         logger.warning("Metrics: %s of the database %s is away: %s", away.part, using, away.reason)
 
 
-def _needed(found: Facts) -> int | None:
+def _needed(found: facts.Facts) -> int | None:
     """The number of findings, if all is known: a part of them would look like an improvement."""
-    is_whole = all(getattr(found, part) is not None for part in NEEDED)
+    is_whole = all(found.known(part) is not None for part in needed())
     return len(to_do(found)) if is_whole else None
 
 
@@ -228,7 +188,7 @@ class _Run:
     def __init__(self, using: str) -> None:
         self.began = time.monotonic()
         self.done = threading.Event()
-        self.found = Scrape(Facts(using))
+        self.found = Scrape(facts.Facts(using))
         self._tenant = tenant()
         # A daemon thread that hangs does not keep the process from ending.
         thread = threading.Thread(target=self._gather, daemon=True, name="django_counters-metrics")
@@ -298,7 +258,7 @@ class Gathering:
         if run.done.wait(max(0.0, self._patience - run.age)):
             return run.found
         late = run.age > self._patience + self._max_age
-        return Scrape(Facts(self._using)) if late else run.found
+        return Scrape(facts.Facts(self._using)) if late else run.found
 
 
 class Sample(NamedTuple):
@@ -311,8 +271,17 @@ class Sample(NamedTuple):
 
 def samples_of(scrape: Scrape) -> Iterator[Sample]:
     """Yield the samples of one database: of every part that was read."""
+    numbers: dict[tuple[Declared, tuple[str, ...]], float] = {}
+    for metric, labels, value in _parts_of(scrape):
+        # Rows of shards count for the present strategy, which may have others.
+        numbers[metric, labels] = numbers.get((metric, labels), 0) + value
+    for (metric, labels), value in numbers.items():
+        yield Sample(metric, labels, value)
+
+
+def _parts_of(scrape: Scrape) -> Iterator[Sample]:
     found, using = scrape.facts, scrape.facts.using
-    for part, is_up in zip(PARTS, _up(scrape), strict=True):
+    for part, is_up in up(scrape).items():
         yield Sample(UP, (using, part), is_up)
     if scrape.seconds is not None:
         yield Sample(GATHER_SECONDS, (using,), scrape.seconds)
@@ -323,51 +292,26 @@ def samples_of(scrape: Scrape) -> Iterator[Sample]:
         yield Sample(MOST_CREATED, (using, room.namespace), room.most)
     if scrape.needed is not None:
         yield Sample(FINDINGS, (using,), scrape.needed)
-    yield from _waits(found)
-    yield from _ledger(found)
     yield from _incidents(found)
-    for redis in found.redises or ():
-        yield from _redis(using, redis)
-    yield from _added(found)
+    for one in _values(found):
+        yield Sample(declared_for(one.gauge), (using, *one.labels), one.value)
 
 
-def _up(scrape: Scrape) -> tuple[bool, ...]:
-    found, redises = scrape.facts, scrape.facts.redises
-    parts = (found.spread, found.ledger, found.incidents, found.requests, found.rooms)
-    answered = redises is not None and all(one.generations is not None for one in redises)
-    known = (part is not None for part in parts)
-    return bool(found.has_counters), *known, answered, scrape.needed is not None
+def up(scrape: Scrape) -> dict[str, bool]:
+    """Return the parts of the state, and whether all of each has answered."""
+    found = scrape.facts
+    own = {"pending": "spread", **dict.fromkeys(("incidents", "requests", "rooms"))}
+    of_features = {
+        name: name in found.parts and part.is_up(found.parts[name])
+        for name, part in facts.feature_parts().items()
+        if part.examined
+    }
+    known = {name: found.known(part or name) is not None for name, part in own.items()}
+    has, told = bool(found.has_counters), scrape.needed is not None
+    return {"database": has, **known, **of_features, "findings": told}
 
 
-def _waits(found: Facts) -> Iterator[Sample]:
-    if found.spread is None:
-        return
-    rows: Counter[str] = Counter(sharded=0, slotted=0)
-    counters: Counter[str] = Counter(sharded=0, slotted=0)
-    for one in found.spread:
-        # Rows count for the present strategy, which may also be the ledger or cached.
-        rows[one.strategy] += one.rows
-        counters[one.strategy] += one.counters
-    if found.ledger is not None:
-        rows["ledger"] += found.ledger.entries
-        counters["ledger"] += found.ledger.counters
-    for strategy, number in rows.items():
-        yield Sample(PENDING_ROWS, (found.using, strategy), number)
-        yield Sample(PENDING_COUNTERS, (found.using, strategy, ""), counters[strategy])
-
-
-def _ledger(found: Facts) -> Iterator[Sample]:
-    ledger, labels = found.ledger, (found.using,)
-    if ledger is None:
-        return
-    yield Sample(FENCED, labels, bool(ledger.fenced))
-    if ledger.lag is not None:
-        yield Sample(ROLLUP_LAG, labels, ledger.lag.total_seconds())
-    if ledger.partitions_ahead is not None:
-        yield Sample(PARTITIONS, labels, ledger.partitions_ahead)
-
-
-def _incidents(found: Facts) -> Iterator[Sample]:
+def _incidents(found: facts.Facts) -> Iterator[Sample]:
     if found.incidents is None:
         return
     numbers = {one.kind: one.number for one in found.incidents}
@@ -375,19 +319,15 @@ def _incidents(found: Facts) -> Iterator[Sample]:
         yield Sample(INCIDENTS, (found.using, kind), numbers.get(kind, 0))
 
 
-def _added(found: Facts) -> Iterator[Sample]:
-    for one in (*local_findings(found.using), *(found.added or ())):
+def _values(found: facts.Facts) -> Iterator[GaugeValue]:
+    if found.spread is not None:
+        waits = [(one.strategy, one.rows, one.counters) for one in found.spread]
+        for strategy, rows, counters in (("sharded", 0, 0), ("slotted", 0, 0), *waits):
+            yield GaugeValue(ROWS, (strategy,), rows)
+            yield GaugeValue(PENDING, (strategy, ""), counters)
+    for name, part in facts.feature_parts().items():
+        if name in found.parts:
+            yield from part.values(found.parts[name])
+    for one in (*facts.local_findings(found.using), *(found.added or ())):
         if isinstance(one, GaugeValue):
-            yield Sample(declared_for(one.gauge), (found.using, *one.labels), one.value)
-
-
-def _redis(using: str, redis: Redis) -> Iterator[Sample]:
-    labels = (using, redis.name)
-    yield Sample(REDIS_UP, labels, redis.generations is not None)
-    for name in STATES if redis.breaker else ():
-        yield Sample(BREAKER, (*labels, name), name == redis.breaker)
-    if redis.generations is not None:
-        lag = redis.lag.total_seconds() if redis.lag else 0.0
-        yield Sample(FLUSH_LAG, labels, max(lag, 0.0))
-        yield Sample(PENDING_GENERATIONS, labels, redis.generations)
-        yield Sample(PENDING_COUNTERS, (using, "cached", redis.name), redis.counters)
+            yield one

@@ -36,7 +36,7 @@ SUBJECTS = {
     "columns.py": "lists of the admin",
     "decimals.py": OF_FIELDS,
     "problems.py": OF_FIELDS,
-    "facts.py": "the Redis of cached counters",
+    "cached/state.py": "the Redis of cached counters",
     "limit.py": "settings",
     "rest/ready.py": "view sets",
     "streams/declared.py": "settings",

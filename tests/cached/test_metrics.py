@@ -20,12 +20,12 @@ from django.test import override_settings
 
 from django_counters import checks, clock
 from django_counters.cached.flush import flush
+from django_counters.cached.state import weaknesses
 from django_counters.features import Finding
 from django_counters.hints import HINTS
 from django_counters.ledger.partitions import SqlPartitions
 from django_counters.ledger.upkeep import partitions_ahead
 from django_counters.metrics.doctor import examine
-from django_counters.metrics.facts import weaknesses
 from django_counters.models import Counter, CounterIncident, CounterSource
 from django_counters.redis import keys
 from django_counters.stores.sql.incidents import record

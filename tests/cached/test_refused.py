@@ -13,8 +13,8 @@ from asgiref.sync import async_to_sync
 
 from django_counters.cached.requests import Requests
 from django_counters.cached.sources import pending_in
+from django_counters.cached.state import weaknesses
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
-from django_counters.metrics.facts import weaknesses
 from django_counters.models import Counter, CounterDelta
 from django_counters.redis.addresses import TIMEOUT, address_of
 from django_counters.redis.client import client_of

@@ -25,8 +25,9 @@ from django_counters.contrib.uniques.models import CounterMember
 from django_counters.errors import CounterUnavailable
 from django_counters.features import Done, Drift, Feature, Finding, Gauge, GaugeValue
 from django_counters.jobs import run, upkeep_problems
-from django_counters.metrics.facts import Facts, gather
+from django_counters.metrics.facts import Facts, Part, gather
 from django_counters.metrics.prometheus import CountersCollector
+from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter
 from django_counters.options import Option
 from django_counters.testing import apart, override_counters
@@ -178,6 +179,70 @@ def test_others_have_gauges(
     monkeypatch.setattr(Moods, "gauges", broken)
     assert values(SAD.name) == []
     assert values("django_counters_findings") == [2]
+
+
+class Cellar(Part):
+    """A part that another server has."""
+
+    name = "cellar"
+    label = "cellar"
+    full = Gauge("cellar_bottles", "How many are full.")
+
+    def read(self, using: str) -> Iterator[int]:
+        yield from (0, 3)
+
+    def is_up(self, state: int) -> bool:
+        return state > 0
+
+    def findings(self, state: int) -> Iterator[Finding]:
+        yield Finding("cellar", "", state, 1, "drink", needed=True)
+
+    def values(self, state: int) -> Iterator[GaugeValue]:
+        yield GaugeValue(self.full, (), state)
+
+
+def cellar(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    declared = {"parts": lambda _: [Cellar()], "gauges": lambda _: [Cellar.full], **more}
+    monkeypatch.setitem(apps.app_configs, "second", second(**declared))
+
+
+def scraped() -> dict[tuple[str, ...], float]:
+    return {(one.metric.name, *one.labels[1:]): one.value for one in sampled("default")}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_part_of_an_app_is_read_as_far_as_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    cellar(monkeypatch)
+    first, *_, last = (samples_of(one) for one in scraping("default"))
+    up = "django_counters_up", ("default", "cellar")
+    assert [(one.metric.name, one.labels) for one in first if one.value].count(up) == 0
+    assert [(one.metric.name, one.labels) for one in last if one.value].count(up) == 1
+    assert scraped()[("cellar_bottles",)] == 3
+    assert "ACT · cellar · 3 rows of 1 counters wait · drink" in output("doctor")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("error", [OperationalError("dark"), LookupError("dark")])
+def test_a_part_that_cannot_be_read_hides_no_other(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object) -> Iterator[int]:
+        yield 1
+        raise error
+
+    monkeypatch.setattr(Cellar, "read", read)
+    cellar(monkeypatch)
+    found = gather(Facts("default"), "cellar", "incidents")
+    assert (found.parts, found.incidents) == ({"cellar": 1}, ())
+    assert [(away.part, away.reason) for away in found.away] == [("cellar", str(error))]
+
+
+def test_others_have_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Holds, "parts", broken)
+    cellar(monkeypatch)
+    said = output("doctor")
+    assert f"{HOLDS} · the app failed: LookupError: broken" in said
+    assert "ACT · cellar" in said
 
 
 def test_others_end_with_a_process_of_a_worker(

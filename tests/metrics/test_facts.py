@@ -15,9 +15,10 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.errors import CounterUnavailable
+from django_counters.ledger import operations as ledger
 from django_counters.metrics import facts
 from django_counters.metrics.doctor import facts_of, findings
-from django_counters.metrics.facts import PARTS, Facts, InflowRate
+from django_counters.metrics.facts import Facts, InflowRate
 from django_counters.models import (
     AdjustmentRequest,
     Counter,
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.django_db
 
 def overview(using: str = "default") -> Facts:
     """All that can be known."""
-    return facts_of(using, *PARTS)
+    return facts_of(using, *facts.part_names())
 
 
 def landed(total: int, minutes_ago: float) -> None:
@@ -76,22 +77,22 @@ class TestRates:
     def test_what_landed_counts_in_its_periods(self) -> None:
         for total, minutes_ago in ((300, 1), (100, 9), (1000, 11), (5000, 61)):
             landed(total, minutes_ago)
-        found = overview().landed
+        found = overview().parts["landed"]
         assert found == (InflowRate(10, 400), InflowRate(60, 1400))
         assert [rate.per_minute for rate in found] == [40, pytest.approx(1400 / 60)]
 
     def test_entries_count_by_the_time_of_their_tokens(self) -> None:
         for minutes_ago in (0, 9.9, 10.1, 59.9, 60.1, 600, -30):
             entered(minutes_ago)
-        assert overview().entries == (InflowRate(10, 2), InflowRate(60, 4))
+        assert overview().parts["entries"] == (InflowRate(10, 2), InflowRate(60, 4))
 
     def test_more_than_can_be_counted_quickly_is_said_to_be_more(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(facts, "MOST_ENTRIES", 2)
+        monkeypatch.setattr(ledger, "MOST_ENTRIES", 2)
         for minutes_ago in (1, 2, 30):
             entered(minutes_ago)
-        assert overview().entries == (InflowRate(10, 2), InflowRate(60, 2, capped=True))
+        assert overview().parts["entries"] == (InflowRate(10, 2), InflowRate(60, 2, capped=True))
 
     @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
     def test_without_time_zones(self, zone: str) -> None:
@@ -101,8 +102,8 @@ class TestRates:
             entered(1)
             entered(70)
             found = overview()
-        assert found.landed == (InflowRate(10, 10), InflowRate(60, 10))
-        assert found.entries == (InflowRate(10, 1), InflowRate(60, 1))
+        assert found.parts["landed"] == (InflowRate(10, 10), InflowRate(60, 10))
+        assert found.parts["entries"] == (InflowRate(10, 1), InflowRate(60, 1))
 
 
 class TestWhatWaits:
@@ -119,14 +120,14 @@ class TestWhatWaits:
 class TestAway:
     @pytest.mark.django_db(transaction=True)
     def test_the_breaker_is_that_of_those_who_count(self, unreachable: str) -> None:
-        (redis,) = overview().redises or ()
+        (redis,) = overview().parts["redis"]
         assert redis.breaker == "closed"
         views = {"STRATEGY": "cached", "ON_REDIS_DOWN": "raise"}
         with override_counters(views=views):
             for _ in range(FAILURES):
                 with pytest.raises(CounterUnavailable):
                     Counter.objects.increment("views:a")
-            (redis,) = overview().redises or ()
+            (redis,) = overview().parts["redis"]
         # It may be half-open by now, on a machine that is busy.
         assert redis.breaker in ("open", "half-open")
 

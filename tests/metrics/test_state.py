@@ -16,11 +16,14 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client import CollectorRegistry
 
 from django_counters import clock
+from django_counters.cached import feature as cached_counters
 from django_counters.cached.flush import flush
+from django_counters.features import Gauge
+from django_counters.ledger import operations as ledger
 from django_counters.metrics import facts, prometheus, samples
 from django_counters.metrics.facts import Facts
 from django_counters.metrics.prometheus import CountersCollector
-from django_counters.metrics.samples import PARTS, Gathering, Sample, Scrape, samples_of, scraping
+from django_counters.metrics.samples import Gathering, Sample, Scrape, samples_of, scraping
 from django_counters.models import Counter, CounterIncident
 from django_counters.stores.sql.incidents import record
 from django_counters.tables.schema import CounterHorizon
@@ -81,24 +84,34 @@ def count_everywhere(number: int = 1) -> None:
 def test_what_waits_is_told_where_it_waits() -> None:
     count_everywhere(3)
     found = now()
-    assert found[samples.PENDING_ROWS.name] == {("sharded",): 3, ("slotted",): 3, ("ledger",): 3}
-    assert found[samples.PENDING_COUNTERS.name] == {
+    assert found[samples.ROWS.name] == {("sharded",): 3, ("slotted",): 3, ("ledger",): 3}
+    assert found[samples.PENDING.name] == {
         ("sharded", ""): 3,
         ("slotted", ""): 3,
         ("ledger", ""): 3,
         ("cached", "default"): 3,
     }
-    assert 0 < found[samples.FLUSH_LAG.name][("default",)] < 60
-    assert 1 <= found[samples.PENDING_GENERATIONS.name][("default",)] <= 3
+    assert 0 < found[cached_counters.FLUSH_LAG.name][("default",)] < 60
+    assert 1 <= found[cached_counters.PENDING_GENERATIONS.name][("default",)] <= 3
     assert set(found[samples.UP.name].values()) == {1}
-    assert found[samples.REDIS_UP.name] == {("default",): 1}
-    assert found[samples.FENCED.name] == {(): 0}
+    assert found[cached_counters.REDIS_UP.name] == {("default",): 1}
+    assert found[ledger.FENCED.name] == {(): 0}
+
+
+@commits
+def test_shards_left_by_another_strategy_count_for_the_present_one() -> None:
+    with override_counters(orders={"STRATEGY": "sharded"}):
+        Counter.objects.increment("orders:a")
+    Counter.objects.increment("orders:b")
+    found = now()
+    assert found[samples.ROWS.name] == {("sharded",): 0, ("slotted",): 0, ("ledger",): 2}
+    assert found[samples.PENDING.name][("ledger", "")] == 2
 
 
 def is_young() -> bool:
     """Whether the totals are of now. Tests beside this one keep a rollup from knowing it."""
     roll_up()
-    return 0 <= now().get(samples.ROLLUP_LAG.name, {}).get((), -1) < 60
+    return 0 <= now().get(ledger.ROLLUP_LAG.name, {}).get((), -1) < 60
 
 
 @commits
@@ -107,13 +120,13 @@ def test_after_upkeep_nothing_waits() -> None:
     flush()
     assert eventually(is_young, 60)
     found = now()
-    assert set(found[samples.PENDING_ROWS.name].values()) == {0}
-    assert set(found[samples.PENDING_COUNTERS.name].values()) == {0}
-    assert found[samples.FLUSH_LAG.name] == {("default",): 0}
+    assert set(found[samples.ROWS.name].values()) == {0}
+    assert set(found[samples.PENDING.name].values()) == {0}
+    assert found[cached_counters.FLUSH_LAG.name] == {("default",): 0}
     assert found[samples.GATHER_SECONDS.name][()] > 0
     # A rollup makes the totals young, also where nothing waits.
     CounterHorizon._base_manager.update(as_of=clock.now() - timedelta(hours=1))
-    assert now()[samples.ROLLUP_LAG.name][()] == pytest.approx(3600, abs=60)
+    assert now()[ledger.ROLLUP_LAG.name][()] == pytest.approx(3600, abs=60)
     assert eventually(is_young, 60)
 
 
@@ -144,9 +157,9 @@ def test_a_redis_that_is_away_is_told() -> None:
         found = now()
     up = found[samples.UP.name]
     assert {part for (part,), value in up.items() if not value} == {"redis"}
-    assert found[samples.REDIS_UP.name] == {("default",): 0}
-    assert samples.FLUSH_LAG.name not in found
-    assert sum(found[samples.BREAKER.name].values()) == 1
+    assert found[cached_counters.REDIS_UP.name] == {("default",): 0}
+    assert cached_counters.FLUSH_LAG.name not in found
+    assert sum(found[cached_counters.BREAKER.name].values()) == 1
 
 
 @pytest.mark.parametrize("error", [OperationalError, ZeroDivisionError])
@@ -156,13 +169,13 @@ def test_a_part_that_is_away_hides_no_other(
     def fail(using: str) -> Any:
         raise error("the ledger is away")
 
-    ask_instead(monkeypatch, "ledger", fail)
+    monkeypatch.setattr(ledger.LedgerState, "read", lambda _, using: fail(using))
     found = now()
     assert {part for (part,), value in found[samples.UP.name].items() if not value} == {
         "ledger",
         "findings",
     }
-    assert samples.ROLLUP_LAG.name not in found
+    assert ledger.ROLLUP_LAG.name not in found
     assert samples.INCIDENTS.name in found
     # Fewer than there are would look as if somebody had done something.
     assert samples.FINDINGS.name not in found
@@ -190,7 +203,7 @@ class TestTheCollector:
     ) -> None:
         monkeypatch.setattr(Counter._meta, "db_table", "no_such_table")
         told = up_of(CountersCollector("other", patience=60))
-        assert told == {("other", part): 0 for part in PARTS}
+        assert told == {("other", part): 0 for part in samples.up(Scrape(Facts("other")))}
 
     def test_a_router_that_fails_and_a_thread_that_is_not_there_raise_nothing(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -225,7 +238,9 @@ class TestTheCollector:
         assert described == {metric.name for metric in samples.state()}
 
     def test_whatever_is_declared_may_be_told(self) -> None:
-        declared = {one for one in vars(samples).values() if isinstance(one, samples.Declared)}
+        found = [*vars(samples).values()]
+        declared = {one for one in found if isinstance(one, samples.Declared)}
+        declared |= {samples.declared_for(one) for one in found if isinstance(one, Gauge)}
         assert declared == {*samples.HAPPENED, *samples.STATE}
 
 

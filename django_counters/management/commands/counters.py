@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -15,9 +15,6 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import (
     DEFAULT_DB_ALIAS,
-    InterfaceError,
-    OperationalError,
-    close_old_connections,
     connections,
 )
 from django.utils.translation import gettext as _
@@ -27,19 +24,16 @@ from django_counters import errors, jobs
 from django_counters.adjustments import command as adjustments
 from django_counters.adjustments.audit import Anchor
 from django_counters.adjustments.cases import AdjustedMany
-from django_counters.features import Done, Finding, Job, Verdict, absent, features
-from django_counters.ledger.upkeep import rebase
+from django_counters.features import Done, Finding, Job, Verdict, absent
 from django_counters.management import work
-from django_counters.management.work import Wait, seconds, until_asked_to_end
+from django_counters.management.work import PASSING, seconds, turns, until_asked_to_end
 from django_counters.metrics.doctor import examine, verdict
-from django_counters.upkeep import forget_actor
+from django_counters.upkeep import forget_actor, serving
 
 logger = logging.getLogger("django_counters")
 _WORK = {
     "upkeep": gettext_noop("do all periodic work, or some of it"),
-    "flush": gettext_noop("flush increments from Redis into the totals"),
     "verify": gettext_noop("compare the ledger with its entries, and counts of actors with them"),
-    "rebase": gettext_noop("compute the totals of the ledger anew, after a restore"),
     "adjust": gettext_noop("adjust many counters, as a file says"),
     "audit": gettext_noop("compare all adjustments with their digests"),
     "forget-actor": gettext_noop("forget a person: who it was that counted, and what"),
@@ -58,8 +52,6 @@ _EXPLAINED = (
     errors.OutcomeUnknown,
     errors.LandingRefused,
 )
-# The database is away for a moment; a loop goes on when it is back.
-_PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
 # The findings that explain a verdict come first.
 _FIRST = (Verdict.ACT, Verdict.WARN, Verdict.OK)
 _NEEDS = {Verdict.ACT: "to act on", Verdict.WARN: "to know of"}
@@ -88,14 +80,8 @@ class Command(BaseCommand):
         sub["upkeep"].add_argument(
             "--now", action="store_true", help=_("also jobs that ran within their interval")
         )
-        for name in ("upkeep", "flush"):
-            sub[name].add_argument(
-                "--loop", type=seconds, metavar="SECONDS", help=_("again every so many seconds")
-            )
-        sub["flush"].add_argument(
-            "--adopt",
-            action="store_true",
-            help=_("this database has taken the place of the one that was flushed to before"),
+        sub["upkeep"].add_argument(
+            "--loop", type=seconds, metavar="SECONDS", help=_("again every so many seconds")
         )
         sub["verify"].add_argument("--namespace", help=_("only its counters"))
         sub["verify"].add_argument("--sample", type=int, help=_("only so many counters"))
@@ -150,57 +136,25 @@ class Command(BaseCommand):
         except _EXPLAINED as error:
             raise CommandError(str(error)) from error
 
-    def _print(self, as_json: bool, data: object, text: str) -> None:
+    def show(self, as_json: bool, data: object, text: str) -> None:
         self.stdout.write(json.dumps(data, default=str) if as_json else text)
 
-    def _progress(self, text: str = "") -> None:
+    def progress(self, text: str = "") -> None:
         """Replace the line of progress on a terminal; without a text, clear it."""
         if self.stderr.isatty():
             self.stderr.write(f"\r\x1b[K{text}", ending="")
 
-    def _flush(
-        self, using: str, *, loop: float | None, adopt: bool, as_json: bool, **_: Any
-    ) -> None:
-        if loop is None:
-            self._report(self._flushed(using, alone=False, adopt=adopt), as_json=as_json)
-            return
-        if adopt:
-            raise CommandError("--adopt is done once, without --loop.")
-        with until_asked_to_end() as wait:
-            for _turn in _turns(loop, wait):
-                try:
-                    done = self._flushed(using, alone=True)
-                except _PASSING as error:
-                    self.stderr.write(str(error).strip())
-                    continue
-                if as_json or done.data["generations"] or done.data["busy"]:
-                    self._print(as_json, done.data, done.text)
-                self._complain(done.problems)
-
-    def _report(self, done: Done, *, as_json: bool) -> None:
+    def report(self, done: Done, *, as_json: bool) -> None:
         """Print the result of a job, and fail where there are problems."""
-        self._print(as_json, done.data, done.text)
+        self.show(as_json, done.data, done.text)
         if done.problems:
             raise CommandError("; ".join(done.problems))
 
-    def _complain(self, problems: Sequence[str]) -> None:
+    def complain(self, problems: Sequence[str]) -> None:
         for problem in problems:
             self.stderr.write(problem)
         # The log of a loop is read while it runs.
         self.stdout.flush()
-
-    def _flushed(self, using: str, *, alone: bool, adopt: bool = False) -> Done:
-        landed = 0
-
-        def step(name: str) -> None:
-            nonlocal landed
-            landed += name == "acknowledged"
-            self._progress(f"{landed} transactions done, {name}")
-
-        try:
-            return work.flush(using, alone=alone, adopt=adopt, step=step)
-        finally:
-            self._progress()
 
     def _verify(
         self,
@@ -212,17 +166,17 @@ class Command(BaseCommand):
         **_: Any,
     ) -> None:
         done = work.verified(using, namespace=namespace, sample=sample)
-        self._report(done, as_json=as_json)
+        self.report(done, as_json=as_json)
 
     def _audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
-        self._report(adjustments.audit(using, anchor), as_json=as_json)
+        self.report(adjustments.audit(using, anchor), as_json=as_json)
 
     def _adjust(self, using: str, **options: Any) -> None:
         quiet = options["as_json"] or not options["verbosity"]
         try:
             adjustments.run(self.stdout, None if quiet else self._told(), using, **options)
         finally:
-            self._progress()
+            self.progress()
 
     def _told(self) -> Callable[[AdjustedMany], None]:
         """Shows the progress on a terminal, or now and then in a log."""
@@ -231,7 +185,7 @@ class Command(BaseCommand):
         def tell(report: AdjustedMany) -> None:
             nonlocal due
             done = f"{len(report.changes) + report.done + len(report.refused)} looked at"
-            self._progress(done)
+            self.progress(done)
             if not self.stderr.isatty() and time.monotonic() >= due:
                 self.stderr.write(done)
                 due = time.monotonic() + _EVERY
@@ -244,11 +198,7 @@ class Command(BaseCommand):
         found = forget_actor(who, using, keep_counts=counts == "keep", dry_run=dry_run)
         told = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in found.items())
         text = f"would be: {told}" if dry_run else told
-        self._print(as_json, {"database": using, "dry_run": dry_run, **found}, text)
-
-    def _rebase(self, using: str, *, as_json: bool, **_: Any) -> None:
-        changed = rebase(using)
-        self._print(as_json, {"changed": changed}, f"{changed} totals changed")
+        self.show(as_json, {"database": using, "dry_run": dry_run, **found}, text)
 
     def _upkeep(self, using: str, *, loop: float | None, as_json: bool, **options: Any) -> None:
         known = jobs.jobs()
@@ -260,7 +210,7 @@ class Command(BaseCommand):
             due = not (names or options["now"])
             problems, errors = self._work_through(using, names, as_json=as_json, due=due)
             if errors:
-                self._complain(problems)
+                self.complain(problems)
                 raise ExceptionGroup("Upkeep failed.", errors)
             if problems:
                 raise CommandError("; ".join(problems))
@@ -274,11 +224,11 @@ class Command(BaseCommand):
     ) -> None:
         """Do the jobs that are due again and again; what fails is tried again."""
         with until_asked_to_end() as wait:
-            for _turn in _turns(seconds, wait):
+            for _turn in turns(seconds, wait):
                 problems, errors = self._work_through(
                     using, names, as_json=as_json, due=True, goes_on=lambda: wait(0)
                 )
-                self._complain(problems)
+                self.complain(problems)
                 for error in errors:
                     logger.error("Upkeep of the database %s failed.", using, exc_info=error)
 
@@ -292,7 +242,7 @@ class Command(BaseCommand):
         goes_on: Callable[[], bool] = lambda: True,
     ) -> tuple[list[str], list[Exception]]:
         """Do the jobs, and print what they did; the problems, and errors that nobody expects."""
-        explained = (*_EXPLAINED, *_PASSING)
+        explained = (*_EXPLAINED, *PASSING)
         results: dict[str, Any] = {}
         problems: dict[str, None] = {}
         errors: list[Exception] = []
@@ -319,7 +269,7 @@ class Command(BaseCommand):
         first = _headline(findings)
         shown = [one for one in findings if shows_all or one.verdict is not Verdict.OK]
         text = "\n".join((first, *map(_line, shown)))
-        self._print(as_json, [asdict(one) for one in findings], text)
+        self.show(as_json, [asdict(one) for one in findings], text)
         if fail and verdict(findings) is Verdict.ACT:
             raise CommandError(first)
 
@@ -352,18 +302,9 @@ def _known_job(name: str, known: Mapping[str, Job]) -> str:
 
 
 def _modules() -> dict[str, Any]:
-    """Return the modules of the sub-commands of apps."""
-    return {name: import_module(path) for one in features() for name, path in one.commands.items()}
-
-
-def _turns(seconds: float, wait: Wait) -> Iterator[None]:
-    """Turns of a loop, one every so many seconds, until the process is asked to end."""
-    due = time.monotonic()
-    while wait(due - time.monotonic()):
-        due = time.monotonic() + seconds
-        # The server may have restarted, or the connection may be old.
-        close_old_connections()
-        yield
+    """Return the modules of the sub-commands of features."""
+    paths = ((name, path) for one in serving().values() for name, path in one.commands.items())
+    return {name: import_module(path) for name, path in paths}
 
 
 def _anchor(text: str) -> Anchor:
