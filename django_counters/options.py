@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -85,3 +87,14 @@ def closest(word: object, known: tuple[str, ...]) -> str:
     """The same; empty where none is like it."""
     close = get_close_matches(str(word).upper(), [name.upper() for name in known], n=1, cutoff=0.5)
     return f" Did you mean {next(n for n in known if n.upper() == close[0])!r}?" if close else ""
+
+
+# So many weeks are a timedelta, too.
+_LENGTH = re.compile(r"([1-9]\d{0,7})([mhdw])", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def length_of(text: object) -> timedelta | None:
+    """The time that ``"5m"``, ``"24h"``, ``"7d"`` or ``"2w"`` means; None if this means none."""
+    found = _LENGTH.fullmatch(text) if isinstance(text, str) else None
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None

@@ -19,7 +19,7 @@ CAPABILITIES = [one.name for one in iter_modules(contrib.__path__)]
 # The capabilities that others need.
 NEEDED = {"top": "series", "uniques": "series"}
 # What an app declares, in files without models.
-DECLARED = (".apps", ".options")
+DECLARED = (".apps", ".options", ".calendar")
 # Migrates and counts. The folders in the arguments are in use, all others may be gone.
 PLAIN = """
 import sys

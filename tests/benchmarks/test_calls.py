@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.calls import BEFORE, counted
-from django_counters.calendar import PERIODS
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.types import check_key, namespace_of
 
 

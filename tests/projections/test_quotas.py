@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from django_counters import CeilingExceeded, CounterField, InsufficientCount, QuotaExceeded, clock
-from django_counters.calendar import period_of
 from django_counters.checks import check_setting
 from django_counters.contrib import series, uniques
 from django_counters.contrib.holds.models import CounterHold
+from django_counters.contrib.series.calendar import period_of
 from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import UnsupportedBounds
 from django_counters.models import (

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django_counters.calendar import PERIODS
 from django_counters.contrib import series
 from django_counters.contrib.series import Series
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.models import Counter
 
 NOW = datetime(2024, 5, 3, 12, 30, tzinfo=UTC)

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_counters import clock
-from django_counters.calendar import PERIODS
 from django_counters.contrib import series
 from django_counters.contrib.series import Bucket
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.selection import MOST_BUCKETS
 from django_counters.errors import InvalidKey, InvalidPeriod
 from django_counters.models import (

@@ -10,9 +10,9 @@ from django.test import override_settings
 from django.utils import timezone
 
 from django_counters import clock
-from django_counters.calendar import PERIODS
 from django_counters.contrib import series
 from django_counters.contrib.series import Bucket, Point
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.models import CounterCell
 from django_counters.errors import (
     HistoryNotKept,

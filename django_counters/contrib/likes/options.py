@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django_counters.calendar import length_of
-from django_counters.options import Option
+from django_counters.options import Option, length_of
 from django_counters.projections.base import Projection
 
 if TYPE_CHECKING:

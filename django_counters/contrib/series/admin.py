@@ -27,8 +27,8 @@ from django.views.decorators.http import require_safe
 from django_counters import clock
 from django_counters.admin.fields import LineColumn
 from django_counters.admin.readonly import address
-from django_counters.calendar import PERIODS
 from django_counters.contrib.series.amounts import totals_at
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.chart import (
     ALL,
     OTHERS,

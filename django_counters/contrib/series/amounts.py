@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.functional import Promise
 
 from django_counters import clock
-from django_counters.calendar import PERIODS
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.cells import decoded, encoded, text_of, why_no_value
 from django_counters.contrib.series.models import CounterCell, CounterSample
 from django_counters.contrib.series.options import SUM, recorded_period

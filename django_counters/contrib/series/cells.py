@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from django.utils.functional import Promise
 
 from django_counters import clock
-from django_counters.calendar import PERIODS, period_of
+from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.options import SUM, finest_first
 from django_counters.contrib.series.tags import SqlTags
 from django_counters.effects import kinds, names_members, stored_periods

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_counters import clock
-from django_counters.calendar import PERIODS
 from django_counters.contrib.series.amounts import last_total
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.options import recorded_period
 from django_counters.contrib.series.reading import Series, of
 from django_counters.contrib.series.selection import Split

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
-from django_counters.calendar import PERIODS, period_of
+from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.cells import booked, in_period
 from django_counters.contrib.series.options import SUM
 from django_counters.errors import QuotaExceeded, Shortfall

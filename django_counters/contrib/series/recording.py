@@ -8,8 +8,8 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django.utils import timezone
 
 from django_counters import clock
-from django_counters.calendar import period_of
 from django_counters.conf import DEFAULT
+from django_counters.contrib.series.calendar import period_of
 from django_counters.contrib.series.models import CounterSample
 from django_counters.contrib.series.options import DAYS, recorded_period
 from django_counters.contrib.series.sql import Scope, SqlSamples

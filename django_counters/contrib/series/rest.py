@@ -19,8 +19,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from django_counters.calendar import PERIODS
 from django_counters.contrib.series import chart
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.reading import Series, Splits, of
 from django_counters.contrib.series.selection import Point, Split, points_of
 from django_counters.errors import InvalidPeriod, InvalidTags

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from django_counters import clock
-from django_counters.calendar import PERIODS, beginnings, length_of, period_of
+from django_counters.contrib.series.calendar import PERIODS, beginnings, period_of
 from django_counters.contrib.series.sources import CellSource
 from django_counters.errors import HistoryNotKept, InvalidPeriod
 from django_counters.measure import Measure
+from django_counters.options import length_of
 
 MOST_BUCKETS = 10_000
 DEFAULT_SPANS = {

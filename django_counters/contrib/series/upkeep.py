@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
-from django_counters.calendar import PERIODS, period_of
+from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.models import CounterCell
 from django_counters.measure import Measure
 from django_counters.registry import registry

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.calendar import PERIODS
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.options import finest_first, period_problems
 from django_counters.features import Feature, Leftover
 from django_counters.measure import Kind

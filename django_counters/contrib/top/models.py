@@ -10,7 +10,7 @@ from django.apps import apps
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.calendar import PERIODS
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.top.apps import RANK
 from django_counters.features import needs
 from django_counters.measure import Kind, Measure

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 from django.db import models
 
 from django_counters import clock
-from django_counters.calendar import PERIODS, period_of
 from django_counters.contrib.series.amounts import chosen, known_of, measured
+from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.series.options import SUM
 from django_counters.contrib.series.reading import Series

@@ -9,8 +9,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from django_counters.calendar import PERIODS
 from django_counters.contrib.series import of
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.rest import PARTIAL, MayReadHistory, told_of
 from django_counters.contrib.top.reading import MOST_BEFORE, largest
 from django_counters.rest.base import CounterView, iso

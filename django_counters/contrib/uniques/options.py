@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django_counters.calendar import PERIODS
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.options import finest_first, period_problems
 from django_counters.measure import Kind
 from django_counters.options import Option

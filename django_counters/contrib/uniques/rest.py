@@ -10,8 +10,8 @@ from rest_framework import exceptions as drf
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from django_counters.calendar import PERIODS
 from django_counters.contrib.series import Series, Splits
+from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.rest import (
     LASTS,
     WHERE,

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 PERIODS = ("minute", "hour", "day", "week", "month")
 _MINUTE, _HOUR = timedelta(minutes=1), timedelta(hours=1)
 _LONGEST = timedelta(days=34)
-# So many weeks are a timedelta, too.
-_LENGTH = re.compile(r"([1-9]\d{0,7})([mhdw])", re.ASCII)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SECOND, _INSTANT = timedelta(seconds=1), timedelta(microseconds=1)
-
-
-def length_of(text: object) -> timedelta | None:
-    """The time that ``"5m"``, ``"24h"``, ``"7d"`` or ``"2w"`` means; None if this means none."""
-    found = _LENGTH.fullmatch(text) if isinstance(text, str) else None
-    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
 
 
 def beginnings(by: str, since: datetime, until: datetime, zone: tzinfo) -> Iterator[datetime]:

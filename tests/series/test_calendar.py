@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from django_counters.calendar import PERIODS, beginnings, period_of
+from django_counters.contrib.series.calendar import PERIODS, beginnings, period_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 KOLKATA = ZoneInfo("Asia/Kolkata")
