@@ -4,7 +4,7 @@ A condition is a row that a change inserts or deletes. The row and the change ar
 refused change leaves the row alone. If the row to insert exists already, or the row to delete is
 missing, the counter keeps its value.
 
-An option of an app declares one: its `projections.base.Projection` makes ``{"condition":
+An option of an app declares one: its `options.Projection` makes ``{"condition":
 Conditional}`` for the counters that have it. A counter has one at most, and checks refuse two. Such
 a counter changes only by itself: batch calls and `landing` refuse it.
 """

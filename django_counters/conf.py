@@ -25,8 +25,7 @@ from django_counters.effects import projector
 from django_counters.errors import InvalidConfiguration, InvalidDelta
 from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
-from django_counters.options import Option, did_you_mean, is_integer
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection, did_you_mean, is_integer
 from django_counters.strategies import exact
 from django_counters.strategies.base import Intake
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe

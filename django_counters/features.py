@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from django.utils.functional import Promise
 
     from django_counters.measure import Kind
-    from django_counters.options import Option
-    from django_counters.projections.base import Projection
+    from django_counters.options import Option, Projection
     from django_counters.strategies.base import Intake
 
 

@@ -1,6 +1,6 @@
 """What apps count beside a total, and what they refuse because of it: the parts of a `Measure`.
 
-An option of an app declares a guard: its `projections.base.Projection` makes ``{"guard":
+An option of an app declares a guard: its `options.Projection` makes ``{"guard":
 Guarding}``. A guard looks at a change after its effects, in the same statement, and can refuse it,
 as a quota does.
 """
@@ -100,7 +100,7 @@ class Projector(Protocol):
             measure: the declaration of its counter.
             key: what people call the counter.
             by: the change of its total.
-            event: its time, tags and actor: a `projections.event.Event`.
+            event: its time, tags and actor: a `event.Event`.
             known: the measures that the database has.
             admits: whether the database may be asked about tags; else `admitted` is called when
                 the effects land.

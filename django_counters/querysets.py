@@ -15,8 +15,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
 from django_counters.errors import CounterError, UnsupportedConsistency
+from django_counters.event import Event, Tags, Who, event_of
 from django_counters.fields import CounterField, counter_fields
-from django_counters.projections.event import Event, Tags, Who, event_of
 from django_counters.reading import check_age
 from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.schema import SLOTS

@@ -31,11 +31,11 @@ from django.utils.module_loading import import_string
 
 from django_counters import clock
 from django_counters.errors import CounterOverflow
+from django_counters.event import actor_of
 from django_counters.features import Drift, Feature, features, installed
 from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.ledger.upkeep import compare, fold_entries
 from django_counters.measure import Measure
-from django_counters.projections.event import actor_of
 from django_counters.registry import registry
 from django_counters.signals import upkeep_done
 from django_counters.stores.sql.batches import REMEMBERED, SqlBatches

@@ -40,8 +40,8 @@ from benchmarks.models import Post
 from benchmarks.team import Team, threads
 from django_counters.cached.requests import Requests
 from django_counters.cached.sources import slots_of
+from django_counters.event import Event
 from django_counters.models import Counter
-from django_counters.projections.event import Event
 from django_counters.redis.commands import Word
 from django_counters.write.changes import Change, named
 from example_project.bootstrap.postgres import free_port

@@ -22,10 +22,10 @@ from django_counters.errors import (
     InvalidDelta,
     UnsavedInstance,
 )
+from django_counters.event import PLAIN, Event
 from django_counters.features import forgetting
 from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, note_raw
 from django_counters.measure import Measure
-from django_counters.projections.event import PLAIN, Event
 from django_counters.reading import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table

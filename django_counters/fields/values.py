@@ -12,7 +12,7 @@ from django.db.models.sql import InsertQuery
 
 from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
-from django_counters.projections.event import BoundOptions, Tags, Who, event_of
+from django_counters.event import BoundOptions, Tags, Who, event_of
 from django_counters.reading import ReadOptions
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token

@@ -12,9 +12,9 @@ from django_counters.errors import (
     UnsupportedBounds,
     UnsupportedToken,
 )
+from django_counters.event import PLAIN, Event
 from django_counters.ledger.deltas import deltas_of
 from django_counters.ledger.strategy import DECLARED
-from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
 from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import check_token, optional_token

@@ -12,7 +12,7 @@ from django.db import connections, models
 from django_counters import clock
 from django_counters.adjustments import AdjustOptions, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
-from django_counters.projections.event import OnceOptions, ShardOptions, Tags, Who, event_of
+from django_counters.event import OnceOptions, ShardOptions, Tags, Who, event_of
 from django_counters.reading import read_record, record_values_of, value_of
 from django_counters.tables.schema import CounterColumns, DeltaColumns, ShardColumns, SlotColumns
 from django_counters.tokens import Token, moment_of, optional_token

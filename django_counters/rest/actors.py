@@ -16,10 +16,10 @@ from rest_framework import exceptions as drf
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from django_counters import event
 from django_counters.access import ADDRESS
 from django_counters.errors import InvalidActor
 from django_counters.principal import address_of_client, principal_of
-from django_counters.projections import event
 from django_counters.rest.permissions import MayAdjust, is_anonymous, is_user, user_of
 from django_counters.rest.targets import Target
 

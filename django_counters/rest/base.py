@@ -31,9 +31,9 @@ from django_counters import clock
 from django_counters.access import ANYONE, BEACON, Access, created_key
 from django_counters.adjustments.adjustment import request_id_of
 from django_counters.errors import CounterError, OutcomeUnknown
+from django_counters.event import PLAIN, Event
 from django_counters.features import charges
 from django_counters.principal import principal_of
-from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
 from django_counters.rest.bodies import Body, OnlyJSON, StrictJSONParser, check_carried, checker
 from django_counters.rest.permissions import CounterPermission, MayRead, is_anonymous, is_user

@@ -16,12 +16,12 @@ from django_counters.access import ACTIONS, CLOSED, Access, access_of, access_pr
 from django_counters.adjustments.approval import ask
 from django_counters.effects import names_members
 from django_counters.errors import InvalidConfiguration
+from django_counters.event import PLAIN, Event, actor_of, event_of
 from django_counters.features import actions
 from django_counters.fields import CounterField, counter_fields
 from django_counters.fields.values import CounterValue, NotLoaded
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
-from django_counters.projections.event import PLAIN, Event, actor_of, event_of
 from django_counters.registry import registry
 from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.types import Reading, check_key, namespace_of

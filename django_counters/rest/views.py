@@ -18,9 +18,9 @@ from rest_framework.utils.urls import replace_query_param
 
 from django_counters import clock
 from django_counters.errors import CounterUnavailable
+from django_counters.event import Event, event_of
 from django_counters.features import absent_app
 from django_counters.models import Counter
-from django_counters.projections.event import Event, event_of
 from django_counters.querysets import CounterQuerySet
 from django_counters.reading import readings_of
 from django_counters.registry import registry

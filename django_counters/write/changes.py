@@ -21,9 +21,9 @@ from django_counters.errors import (
     UnsupportedCondition,
     UnsupportedSeries,
 )
+from django_counters.event import PLAIN, Event
 from django_counters.features import forgetting
 from django_counters.measure import Kind, Measure
-from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.claims import SqlConditions

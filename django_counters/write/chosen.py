@@ -9,7 +9,7 @@ from django.core.exceptions import EmptyResultSet
 from django.db import Error, connections, models
 
 from django_counters.errors import CounterError, CounterOverflow, OutcomeUnknown, RecordMissing
-from django_counters.projections.event import Event
+from django_counters.event import Event
 from django_counters.projector import ChangeGuard
 from django_counters.registry import registry
 from django_counters.signals import batch_applied

@@ -20,8 +20,8 @@ from django_counters.errors import (
     UnsupportedOption,
     UnsupportedToken,
 )
+from django_counters.event import PLAIN, Event
 from django_counters.measure import Measure
-from django_counters.projections.event import PLAIN, Event
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import Table

@@ -19,8 +19,7 @@ from django_counters.features import (
     Reader,
     Tally,
 )
-from django_counters.options import Option
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection
 from tests.extension.streaks import STREAK, STREAKS, TAGGED
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Any
 
 from django_counters.contrib.series.options import finest_first, period_problems
 from django_counters.measure import Kind
-from django_counters.options import Option
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection
 
 #: A change of a sharded counter adds to a shard of its own.
 STREAK = Kind("streak", "streaks", "moods_streak", "mkpstnd", each=True, mark="z", order=2000)

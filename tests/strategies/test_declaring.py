@@ -18,8 +18,7 @@ from django_counters.checks import check_setting
 from django_counters.errors import InvalidConfiguration
 from django_counters.measure import Measure
 from django_counters.models import Counter
-from django_counters.options import Option, is_integer
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection, is_integer
 from django_counters.registry import registry
 from django_counters.strategies.declaring import Recipe
 from django_counters.testing import override_counters

@@ -23,14 +23,14 @@ from django_counters.errors import (
     UnsupportedBounds,
     UnsupportedConsistency,
 )
-from django_counters.managers import CounterManager, ShardManager, SlotManager
-from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
-from django_counters.projections.event import (
+from django_counters.event import (
     BoundOptions,
     CountOptions,
     OnceOptions,
     ShardOptions,
 )
+from django_counters.managers import CounterManager, ShardManager, SlotManager
+from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.reading import ReadOptions
 from django_counters.testing import assert_counts, override_counters
 from django_counters.types import INT8

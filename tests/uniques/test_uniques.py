@@ -21,8 +21,8 @@ from django_counters.contrib.series import Series
 from django_counters.contrib.uniques import CounterMember, CounterUnique
 from django_counters.contrib.uniques.sketches import Sketch
 from django_counters.errors import CounterError, HistoryNotKept, InvalidActor, UnsupportedSeries
+from django_counters.event import actor_of
 from django_counters.models import Counter, CounterDelta
-from django_counters.projections.event import actor_of
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint

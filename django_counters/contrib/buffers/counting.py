@@ -21,8 +21,8 @@ from django_counters.contrib.buffers.pages import entry_of, is_mergeable
 from django_counters.contrib.buffers.process import buffers
 from django_counters.contrib.buffers.threads import in_event_loop
 from django_counters.errors import CounterUnavailable, InvalidConfiguration, UnsupportedBounds
+from django_counters.event import PLAIN
 from django_counters.measure import Measure
-from django_counters.projections.event import PLAIN
 from django_counters.registry import registry
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded

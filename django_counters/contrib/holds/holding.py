@@ -37,7 +37,7 @@ from django_counters.errors import (
     RetryTransaction,
     TokenConflict,
 )
-from django_counters.projections.event import Who, actor_of
+from django_counters.event import Who, actor_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.strategies.base import Strategy

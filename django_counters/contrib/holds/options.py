@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from django_counters.options import Option, is_integer
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection, is_integer
 
 if TYPE_CHECKING:
     from django_counters.strategies.declaring import Capabilities

@@ -14,9 +14,9 @@ from django_counters.contrib.likes.condition import OncePerActor
 from django_counters.contrib.likes.errors import UnsupportedActors
 from django_counters.contrib.likes.models import CounterActor
 from django_counters.errors import Contention, InvalidDelta, InvalidMoment
+from django_counters.event import Event, Who, actor_of
 from django_counters.measure import Measure
 from django_counters.options import is_integer
-from django_counters.projections.event import Event, Who, actor_of
 from django_counters.reading import check_keys
 from django_counters.registry import registry
 from django_counters.stores.sql.session import Session

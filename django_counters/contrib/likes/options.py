@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django_counters.options import Option, length_of
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection, length_of
 
 if TYPE_CHECKING:
     from django_counters.strategies.declaring import Capabilities

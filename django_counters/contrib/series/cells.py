@@ -20,6 +20,7 @@ from django_counters.contrib.series.options import SUM, finest_first
 from django_counters.contrib.series.tags import SqlTags
 from django_counters.effects import kinds, names_members, stored_periods
 from django_counters.errors import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
+from django_counters.event import PLAIN, Event, Who, actor_of, checked_moment
 from django_counters.measure import (
     OTHER,
     SEPARATOR,
@@ -29,7 +30,6 @@ from django_counters.measure import (
     Measure,
     member_of,
 )
-from django_counters.projections.event import PLAIN, Event, Who, actor_of, checked_moment
 from django_counters.projector import GuardsStore
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import SqlMeasures, Stored

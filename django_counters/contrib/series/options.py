@@ -10,8 +10,7 @@ from django.utils.module_loading import import_string
 
 from django_counters.contrib.series.calendar import PERIODS
 from django_counters.measure import MOST_TAGS, TAG_LENGTH, Kind
-from django_counters.options import Option, is_integer
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection, is_integer
 from django_counters.types import INT8
 
 if TYPE_CHECKING:

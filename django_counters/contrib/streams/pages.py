@@ -16,8 +16,8 @@ from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignatur
 from django_counters.contrib.streams.histories import Histories
 from django_counters.contrib.streams.publication import Publication, publication_in
 from django_counters.errors import CounterError, InvalidConfiguration, UnsupportedBounds
+from django_counters.event import Event
 from django_counters.landing import Landed, ParcelLanding
-from django_counters.projections.event import Event
 from django_counters.registry import registry
 from django_counters.stores.base import Move, Parcel
 from django_counters.types import SMALL, UNBOUNDED, Cell, Delta, check_delta

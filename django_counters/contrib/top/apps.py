@@ -12,8 +12,7 @@ from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.options import finest_first, period_problems
 from django_counters.features import Feature, Leftover
 from django_counters.measure import Kind
-from django_counters.options import Option
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection
 
 if TYPE_CHECKING:
     from django_counters.strategies.declaring import Capabilities

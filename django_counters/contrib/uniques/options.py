@@ -8,8 +8,7 @@ from typing import Any
 from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.options import finest_first, period_problems
 from django_counters.measure import Kind
-from django_counters.options import Option
-from django_counters.projections.base import Projection
+from django_counters.options import Option, Projection
 
 _FOLDER = __name__.rpartition(".")[0]
 SETS_TABLE = "django_counters_counterunique"
