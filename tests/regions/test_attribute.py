@@ -18,9 +18,9 @@ from django_counters import (
     clock,
 )
 from django_counters.contrib.regions import RegionalCounter, atransfer, transfer
-from django_counters.contrib.regions.attribute import CounterOverRegions, attribute_problems
 from django_counters.contrib.regions.checks import check_attributes
 from django_counters.contrib.regions.errors import UnsupportedRegions
+from django_counters.contrib.regions.reading import CounterOverRegions, attribute_problems
 from django_counters.errors import InsufficientCount, InvalidKey, UnsavedInstance
 from django_counters.models import Counter
 from django_counters.testing import override_counters

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from django_counters.contrib import buffers
-from django_counters.contrib.streams.publication import signer
+from django_counters.contrib.streams.publishing import signer
 from django_counters.contrib.streams.redis import PUBLISHED
 from django_counters.models import Counter
 from django_counters.registry import registry

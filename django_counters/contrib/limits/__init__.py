@@ -13,7 +13,7 @@ from django_counters.features import exported
 if TYPE_CHECKING:
     from django_counters.contrib.limits.algorithms import LimitResult as LimitResult
     from django_counters.contrib.limits.decorators import limited as limited
-    from django_counters.contrib.limits.headers import tell_limits as tell_limits
+    from django_counters.contrib.limits.decorators import tell_limits as tell_limits
     from django_counters.contrib.limits.limit import Limit as Limit
     from django_counters.contrib.limits.limit import limit_away as limit_away
     from django_counters.contrib.limits.models import CounterLimit as CounterLimit

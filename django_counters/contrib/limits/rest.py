@@ -16,7 +16,7 @@ from rest_framework.throttling import BaseThrottle
 
 from django_counters.access import Access
 from django_counters.contrib.limits.algorithms import LimitResult
-from django_counters.contrib.limits.headers import remember, tell
+from django_counters.contrib.limits.decorators import remember, tell
 from django_counters.contrib.limits.limit import Limit
 from django_counters.principal import network_of, principal_of
 

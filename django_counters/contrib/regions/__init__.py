@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from django_counters.features import exported
 
 if TYPE_CHECKING:
-    from django_counters.contrib.regions.attribute import CounterOverRegions as CounterOverRegions
-    from django_counters.contrib.regions.attribute import RegionalCounter as RegionalCounter
     from django_counters.contrib.regions.errors import RegionAway as RegionAway
     from django_counters.contrib.regions.errors import RegionRestored as RegionRestored
     from django_counters.contrib.regions.errors import UnsupportedRegions as UnsupportedRegions
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from django_counters.contrib.regions.fencing import rename as rename
     from django_counters.contrib.regions.publishing import publish as publish
     from django_counters.contrib.regions.pulling import pull as pull
+    from django_counters.contrib.regions.reading import CounterOverRegions as CounterOverRegions
+    from django_counters.contrib.regions.reading import RegionalCounter as RegionalCounter
     from django_counters.contrib.regions.reading import avalue as avalue
     from django_counters.contrib.regions.reading import avalues_of as avalues_of
     from django_counters.contrib.regions.reading import by_region as by_region

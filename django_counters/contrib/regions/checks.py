@@ -14,8 +14,8 @@ from django.core.checks import register as register_check
 from django.db import connections
 
 from django_counters.conf import policies, problems
-from django_counters.contrib.regions.attribute import attribute_problems
 from django_counters.contrib.regions.declared import SENT, is_regional, region_problems
+from django_counters.contrib.regions.reading import attribute_problems
 from django_counters.contrib.regions.sql import STATEMENTS, UNOFFERED
 from django_counters.hints import HINTS as CORE
 from django_counters.tables.schema import COUNTERS

@@ -14,8 +14,7 @@ from django.db import DataError
 from django.utils.module_loading import import_string
 
 from django_counters.contrib.streams.declared import Stream
-from django_counters.contrib.streams.histories import Beyond
-from django_counters.contrib.streams.pages import MessagePage, StreamMessage
+from django_counters.contrib.streams.pages import Beyond, MessagePage, StreamMessage
 from django_counters.landing import Landed, PageOverflow, ParcelLanding, add_up
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position

@@ -25,9 +25,8 @@ from django_counters.contrib.streams.consuming import (
     StreamBacklog,
 )
 from django_counters.contrib.streams.declared import Stream
-from django_counters.contrib.streams.histories import write_lost
 from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, Topic, topic_of
-from django_counters.contrib.streams.pages import MessagePage
+from django_counters.contrib.streams.pages import MessagePage, write_lost
 from django_counters.errors import CounterUnavailable, InvalidConfiguration
 from django_counters.landing import Landed, PageOverflow
 from django_counters.stores.base import Move, PartitionBusy

@@ -26,8 +26,7 @@ from django_counters.contrib.streams.consuming import (
     StreamBacklog,
 )
 from django_counters.contrib.streams.declared import Stream
-from django_counters.contrib.streams.histories import write_lost
-from django_counters.contrib.streams.pages import MessagePage
+from django_counters.contrib.streams.pages import MessagePage, write_lost
 from django_counters.contrib.streams.redis import Entries, Message, RedisStream, milliseconds_of
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.landing import Landed, PageOverflow
