@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from django_counters.ledger.inquiry import EntryRow, Parts, SqlInquiry
 
 
+# -- Values of counters of records, in slots: whether or not there is a column for their totals.
+
+
 def record_values_of(records: Iterable[object], name: object, using: str | None) -> dict[Any, int]:
     """The values of one counter of many records, by their primary keys, in one query a model."""
     alias = SLOTS.reading(using)
@@ -63,6 +66,8 @@ def read_record(record: object, name: object, consistency: str, using: str | Non
     key = key_of(record, table, alias)
     return registry.strategy(recipe, table, alias).read(key, consistency, MAX_AGE)
 
+
+# -- Exact values of many named counters, and their parts.
 
 # How many counters are asked for at once: a script keeps a Redis from other work.
 _PAGE = 2000
@@ -142,6 +147,8 @@ def _waiting(names: Iterable[str], alias: str) -> PendingReading:
             away.update(group)
     return PendingReading(amounts, frozenset(away))
 
+
+# -- Values of named counters: the total and all that is pending.
 
 _Reader = TypeVar("_Reader", bound=Reader)
 Values = dict[Hashable, int]
@@ -353,6 +360,9 @@ async def aread(
     policy = registry.policy(name)
     age = policy.max_age if max_age is None else check_age(max_age)
     return await outside(policy.recipe, NAMED, alias).aread(name, consistency, age)
+
+
+# -- Reads that only the ledger can answer: how a value came about, and former values.
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ from django_counters.write.pages import SOURCE
 from django_counters.write.records import column_of, place_of
 
 logger = logging.getLogger("django_counters")
+# -- Calls hooks of all installed features: an error in one of them doesn't stop the others.
+
 _Result = TypeVar("_Result")
 
 
@@ -112,6 +114,9 @@ def attempted(
 
 
 # Former names of fields and models, as migrations say: the amount under them is theirs.
+
+
+# -- Where increments wait for their rollup, also under former names of fields and models.
 
 
 class _Rename(NamedTuple):
@@ -333,6 +338,9 @@ def _without_field(kinds: Iterable[ContentType]) -> Iterator[tuple[ContentType, 
             yield from ((kind, name) for name in named if column_of(model, name) is None)
 
 
+# -- The upkeep of counting by period: its names, and expired periods.
+
+
 def declared_measures(using: str) -> Iterator[Measure]:
     """The measures of the counters that a database holds."""
     if COUNTERS.stands_in(using):
@@ -372,6 +380,9 @@ def _as_migrations_say(label: str) -> str:
     return f"{app.lower()}.{name}"
 
 
+# -- Forgets a person everywhere in one database: each app forgets its own rows.
+
+
 def forget_actor(
     who: object,
     using: str = DEFAULT_DB_ALIAS,
@@ -400,6 +411,8 @@ def forget_actor(
         )
     return dict(forgotten)
 
+
+# -- The rollup: folds what waits in shards, slots and the ledger into the totals, once.
 
 PAGE = 500
 
@@ -513,6 +526,8 @@ def _page(place: Foldable, keys: list[str], remainder: int, stuck: list[str]) ->
     return Folded(sum(part.rows for part in parts), sum(part.counters for part in parts))
 
 
+# -- Deletes expired rows.
+
 INCIDENTS_KEPT = timedelta(days=366)
 _BATCH = 1_000
 
@@ -570,6 +585,9 @@ def prune_incidents(using: str = DEFAULT_DB_ALIAS) -> int:
     while batch := list(old.values_list("pk", flat=True)[:_BATCH]):
         number += rows.filter(pk__in=batch).delete()[0]
     return number
+
+
+# -- Whether values of the ledger are sums of their entries, and other sums what they should be.
 
 
 @dataclass

@@ -28,6 +28,8 @@ from django_counters.write.records import of_record
 if TYPE_CHECKING:
     from django_counters.ledger.inquiry import Passed
 
+# -- Rows of named counters, for those who change many at once.
+
 Row = TypeVar("Row", bound=CounterColumns)
 
 
@@ -76,6 +78,9 @@ class CounterRows(models.QuerySet[Row]):
 RowsManager = models.Manager.from_queryset(CounterRows)
 
 _ShardRow = TypeVar("_ShardRow", bound=ShardColumns)
+
+
+# -- The public API: named counters in shards, for any strategy of their namespace.
 
 
 class ShardManager(models.Manager[_ShardRow]):
@@ -127,6 +132,9 @@ class ShardManager(models.Manager[_ShardRow]):
 
 
 _SlotRow = TypeVar("_SlotRow", bound=SlotColumns)
+
+
+# -- The public API: counters of records, in slots.
 
 
 class SlotManager(models.Manager[_SlotRow]):
@@ -226,6 +234,8 @@ class SlotManager(models.Manager[_SlotRow]):
     avalues_of = twin(values_of)
     aread = twin(read)
 
+
+# -- The public API: entries of the ledger, for any strategy of their namespace.
 
 Pair = tuple[str, int]
 Tokened = tuple[str, int, UUID | str | None]

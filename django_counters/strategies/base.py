@@ -21,6 +21,8 @@ from django_counters.stores.base import PendingField, PendingParts, ReadsStore
 from django_counters.types import Batch, Delta, Peak, Raised, Reading
 from django_counters.values import NewValues, Unknown
 
+# -- The refusal of a change that would cross a bound.
+
 
 def refusal(refused: Sequence[tuple[Delta, int]], label: Callable[[Hashable], str]) -> CounterError:
     """The error for deltas that their bounds do not admit; a floor speaks before a ceiling.
@@ -76,6 +78,8 @@ def _guards(deltas: Iterable[Delta]) -> Iterable[tuple[ChangeGuard, Sequence[Del
             guarded.setdefault(type(delta.guard), (delta.guard, []))[1].append(delta)
     return guarded.values()
 
+
+# -- The capabilities of a strategy, and the way in which those that keep all in one database read.
 
 # How many counters one round trip to Redis adds to, if they aren't needed of one moment: 1,000 took
 # 59 ms, and a round trip should take 50 at most.

@@ -29,6 +29,9 @@ else:
     _Lookup = BuiltinLookup
 
 
+# -- The digests that name rows.
+
+
 class DigestField(_BinaryField):
     """The bytes of a digest. MySQL has no index of all of a BLOB: there they are a VARBINARY."""
 
@@ -36,6 +39,9 @@ class DigestField(_BinaryField):
         if connection.vendor == "mysql":
             return "varbinary(64)"
         return super().db_type(connection)
+
+
+# -- Named counters: one row each, and the keys of all tables.
 
 
 class KeyField(_CharField):
@@ -107,6 +113,9 @@ class CounterColumns(models.Model):
         return str(self.key)
 
 
+# -- Increments of named counters that wait for their rollup: a few rows each.
+
+
 class ShardColumns(models.Model):
     """The columns of a `CounterShard`."""
 
@@ -123,6 +132,8 @@ class ShardColumns(models.Model):
     def __str__(self) -> str:
         return f"{self.key} [{self.shard}]"
 
+
+# -- Increments of counters of records that wait for their rollup: a few rows each.
 
 RECORD_ID_LENGTH = 255
 NAME_LENGTH = 100
@@ -165,6 +176,9 @@ class SlotColumns(models.Model):
         return f"{self.record_id} {self.name} [{self.slot}]"
 
 
+# -- The ledger: one entry for each change, never altered, dropped as whole partitions.
+
+
 class DeltaColumns(models.Model):
     """The columns of a `CounterDelta`."""
 
@@ -202,6 +216,9 @@ class DeltaColumns(models.Model):
         raise TypeError("Entries of the ledger stay; append one that corrects it.")
 
 
+# -- Tokens that were used, by counters that have no ledger, and as texts.
+
+
 class CounterToken(models.Model):
     """A token, its use, and the result of the call. Deleted when it may not be used again.
 
@@ -220,6 +237,8 @@ class CounterToken(models.Model):
     def __str__(self) -> str:
         return bytes(self.digest).hex()
 
+
+# -- Generations of Redis that are in the totals, and their last seen state.
 
 SOURCE_LENGTH = 255
 
@@ -269,6 +288,8 @@ class CounterSource(models.Model):
         return f"{self.source} [{self.slot}]"
 
 
+# -- How far sources that are read in order are in the totals.
+
 PART_LENGTH = 255
 POSITION_LENGTH = 255
 
@@ -295,6 +316,9 @@ class CounterPosition(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source} [{self.part}] {self.position}"
+
+
+# -- What should not have happened, and was found out.
 
 
 class CounterIncident(models.Model):
@@ -324,6 +348,9 @@ class CounterIncident(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.subject}"
+
+
+# -- The kept facts of partitions of the ledger, also when they are gone.
 
 
 class CounterPartition(models.Model):
@@ -372,6 +399,8 @@ class CounterArchive(models.Model):
         return f"{self.key} {self.delta_sum}"
 
 
+# -- How far the ledger is rolled up.
+
 TOKEN_WINDOW = timedelta(hours=48)
 
 
@@ -413,6 +442,10 @@ def horizon_of(using: str) -> CounterHorizon:
     """Return the state of the ledger of a database; its beginning if there is no row yet."""
     return CounterHorizon._base_manager.using(using).first() or CounterHorizon()
 
+
+# -- The tables that are counted with, for those who stand below their models.
+# `Counter`, `SlottedCounter` and `CounterDelta` have managers that need all other rooms, so these
+# models stand above them. Their columns stand in this room, as abstract models.
 
 _Columns = TypeVar("_Columns", bound=models.Model)
 

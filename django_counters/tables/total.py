@@ -21,6 +21,8 @@ from django_counters.errors import AssignmentIgnored
 from django_counters.measure import Measure
 from django_counters.values import Counted, Result, Unknown
 
+# -- Tells developers of a number that was assigned to a counter and that ``save()`` did not write.
+
 _ASSIGNED = "counters_assigned"
 _PASSED_OVER = "counters_passed_over"
 # The warnings told of the lines of each file: as Python's own, which would be kept on its modules.
@@ -97,6 +99,9 @@ if TYPE_CHECKING:
     _BigIntegerField = models.BigIntegerField[int | Combinable, int]
 else:
     _BigIntegerField = models.BigIntegerField
+
+
+# -- The column that holds a total: written by increments, never by ``save()``.
 
 
 class Loaded(int):

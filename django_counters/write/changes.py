@@ -47,6 +47,8 @@ from django_counters.values import (
     result_of,
 )
 
+# -- Changes that count once: a token is used in the transaction of the change.
+
 Work = Callable[[], Mapping[str, int | Unknown]]
 
 
@@ -101,6 +103,11 @@ def _remembered(key: str, kept: int | str) -> Result:
         return Appended(key, UUID(kept) if kept else None, replayed=True)
     return result_of(kept, replayed=True)
 
+
+# -- Deletes the rows that belong to a counter beside its value.
+# Each table of the core that has rows of a counter stands in `BELONGINGS`. Tables of other apps are
+# those of `OfCounter`. Forgetting a counter and deleting a record ask `deleted_tables`, and list no
+# table themselves.
 
 Among = Callable[[type[models.Model], Kind | None], bool]
 # How many records one statement forgets.
@@ -197,6 +204,9 @@ def forget_added(owner: str, keys: Sequence[str], using: str) -> None:
             feature.forget(owner, keys[start : start + _IDS], using)
 
 
+# -- Changes on a condition: its row and the change are one step.
+
+
 def change_on(declared: Conditional, asked: Change) -> Result:
     """Make a change if its condition is met, else return the present value as a `Replayed`.
 
@@ -253,6 +263,9 @@ def _in_two_steps(
 
 
 # Batches, and the signal of changes.
+
+
+# -- Changes of counters, before they are made, and the signal of those that are done.
 
 
 def applied(strategy: Strategy, batch: Batch, using: str, subject: str = "") -> NewValues:

@@ -20,6 +20,10 @@ from django.utils.translation import gettext as _
 from django_counters.contrib.limits.algorithms import LimitResult, Name
 from django_counters.contrib.limits.limit import By, Limit, WhenAway
 
+# -- The headers of limits: RateLimit-Policy, RateLimit and Retry-After.
+# They follow draft-ietf-httpapi-ratelimit-headers-11. The draft still changes; no other file
+# depends on it.
+
 # The characters of a structured field's string that need no encoding.
 _PLAIN = "".join(set(string.printable) - set(string.whitespace) - set('"\\%'))
 _ATTRIBUTE = "_counters_limit"
@@ -97,6 +101,8 @@ def _is_shared(response: HttpResponseBase) -> bool:
     names = {directive.partition("=")[0].strip() for directive in values}
     return bool(names & {"public", "max-age", "s-maxage"}) and not names & {"private", "no-store"}
 
+
+# -- Limits of views: a decorator, which is a middleware as well.
 
 View = TypeVar("View", bound=Callable[..., Any])
 Refusal = Callable[[HttpRequest, LimitResult], HttpResponseBase | Awaitable[HttpResponseBase]]

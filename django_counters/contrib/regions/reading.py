@@ -28,6 +28,8 @@ from django_counters.values import Result
 from django_counters.write.changes import Change, named
 from django_counters.write.pipeline import change
 
+# -- Reads values of regional counters: of all regions together, or of one.
+
 
 def key_of(counter: Any) -> str:
     """Return the key of a counter, which is a key or the attribute of a `RegionalCounter`."""
@@ -142,6 +144,9 @@ class Regional:
     def _was_there(self) -> bool:
         """Return whether it was a region: it may have been renamed or removed."""
         return bool(registry.positions(self.using).of(source_of(self.region)))
+
+
+# -- The regional counter of a record: a named counter, because two regions can't share a column.
 
 
 class RegionalCounter:

@@ -26,6 +26,8 @@ from django_counters.types import SMALL, UNBOUNDED, Cell, Delta, check_delta
 from django_counters.write.changes import Change, Ref, named
 from django_counters.write.pages import SOURCE
 
+# -- Counts each message of a buffer once, by its number, and records lost messages.
+
 
 class Gap(NamedTuple):
     """Missing pages of one history: those between the numbers ``after`` and ``before``."""
@@ -136,6 +138,8 @@ def write_lost(called: str, after: str, before: str, source: str, using: str) ->
     record(CounterIncident.Kind.LOST, source, detail, using)
     return f"lost: {called} after {after}"
 
+
+# -- Turns a page of messages into one parcel: adds up changes, and quarantines poison.
 
 _LONGEST = 2000
 # No message causes these errors: the process lacks something.

@@ -21,6 +21,8 @@ from django_counters.tokens import mint, moment_of
 from django_counters.types import Cell, Delta, Sums, sums_of, why_no_key
 from django_counters.write.pages import STILL, Lander, Page, deltas_in
 
+# -- The message that a buffer publishes. Consumers recognize it by the name of its only field.
+
 
 class Publication(NamedTuple):
     """A page of a buffer, as one message of a stream.
@@ -99,6 +101,9 @@ def _sums_in(data: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Cell | None],
 
 def _is_whole(number: object, low: int | None = None) -> bool:
     return type(number) is int and (low is None or low <= number)
+
+
+# -- Publishes the pages of buffers to a stream, from which consumers count them.
 
 
 class Outlet(Protocol):

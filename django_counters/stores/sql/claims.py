@@ -21,6 +21,24 @@ from django_counters.stores.sql.session import Session
 from django_counters.tables.schema import ENTRIES, horizon_of
 from django_counters.tokens import AHEAD, Token, moment_of
 
+# -- Exactly once: the transaction that claims a name first does the named work, and no other
+# transaction ever does.
+# A claim is a row, and its primary key is the name. The name is inserted in the transaction of the
+# work, so both are there or neither. This is the only mechanism of that kind; each table of claims
+# is described by a `ClaimTable`, and has no statements of its own:
+# - tokens of changes (`SqlTokens`), which also keep what the first use returned,
+# - parcels that landed (`SqlBatches.claim`): generations of Redis, and other things with an id,
+# - the seen state of sources (`SqlBatches.remember`), which is put again and again.
+# Each has a table, not all of them one: tokens are looked up by functions of the ledger, are kept
+# for two days and are as many as the changes; parcels are few, are kept for a month, and their sums
+# are asked for by age. One table would have the columns of all, and a wider index for each.
+# Positions (`SqlPositions`) are claims of another kind: one row moves on and on, by
+# compare-and-set.
+# Two more rows are their own claims, and stay that: an entry of the ledger, whose primary key is
+# its token, and an adjustment. Adjustments of a case are written one after the other by the
+# transaction that holds the chain, and are kept for ever: a second row for each would repeat the
+# first one.
+
 _PAGE = 1000
 
 
@@ -95,6 +113,9 @@ class Claims:
         while rows := len(self._session.run(self._sql.prune, params)):
             gone += rows
         return gone
+
+
+# -- Tokens of counters that have no ledger, and tokens that are texts.
 
 
 class SqlTokens:
@@ -173,6 +194,11 @@ def _kept(token: Token, fingerprint: bytes, rows: Sequence[Any]) -> Mapping[str,
         raise TokenConflict(token=token.text)
     kept: Mapping[str, Any] = json.loads(result)
     return kept
+
+
+# -- The conditions of one database: rows that are made and deleted with the change.
+# The row comes first, then the total, then its cells: in one order for all writers, so that no two
+# of them wait for each other.
 
 
 class SqlConditions:

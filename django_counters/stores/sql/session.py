@@ -37,6 +37,9 @@ from django_counters.tenants import makes_cursors, tenant
 if TYPE_CHECKING:
     from django_counters.stores.sql.wire import Wire
 
+# -- One database, as the stores see it: runs their statements, and says what an error means.
+# Cursors stay open between statements.
+
 Explain = Callable[[Error, bool], None]
 
 
@@ -529,6 +532,8 @@ def aware(moment: datetime | str, *, local: bool) -> datetime:
         timezone.make_aware(found) if local and not settings.USE_TZ else found.replace(tzinfo=UTC)
     )
 
+
+# -- Which database this is, where several share a Redis.
 
 # Databases in the memory of a process all have the same few names.
 _PROCESS = secrets.token_hex(6)

@@ -9,6 +9,8 @@ from django_counters.conditions import ConditionKind
 from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, TOKENS, Spelling, Table
 from django_counters.stores.sql.dialects.totals import SpreadStatements, Totals
 
+# -- The statements of claims, whose rows say that something was done, and of flushes.
+
 BATCHES = "django_counters_counterbatch"
 SOURCES = "django_counters_countersource"
 
@@ -179,6 +181,9 @@ class LandingStatements:
         )
 
 
+# -- The statements about rows that make a change count; see `conditions`.
+
+
 class Conditions:
     """Makes and deletes the rows of conditions."""
 
@@ -264,6 +269,8 @@ class Conditions:
         """
         return None
 
+
+# -- The statements about how far a source is in the totals.
 
 POSITIONS = "django_counters_counterposition"
 

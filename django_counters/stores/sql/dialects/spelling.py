@@ -14,6 +14,8 @@ from django.db import models
 
 from django_counters.types import INT8
 
+# -- Where totals stand and where increments wait: the names of tables and columns.
+
 COUNTER = "django_counters_counter"
 SHARDS = "django_counters_countershard"
 SLOTS = "django_counters_slottedcounter"
@@ -104,6 +106,8 @@ class Table:
             ),
         )
 
+
+# -- How a database writes what many statements have in common.
 
 # The first statement of a transaction whose statements see what was committed before them.
 READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"

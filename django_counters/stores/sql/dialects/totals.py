@@ -8,6 +8,8 @@ from typing import Any
 
 from django_counters.stores.sql.dialects.spelling import TOTAL, Spelling, Table
 
+# -- The statements of increments that wait in rows of their own, also with a floor.
+
 
 class SpreadStatements:
     """Adds to rows of the pending amount, of which each counter has one here.
@@ -145,6 +147,9 @@ class Rights:
         key."""
         asks = self._table.inserts and "ledger" not in self._in.lacks
         return self._in.tail_of("%s") if asks else ""
+
+
+# -- The statements that change totals in place, read them, and fold pending rows into them.
 
 
 class Totals:

@@ -18,6 +18,8 @@ from django_counters.stores.sql.dialects.cells import COLUMNS, insert
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.spelling import COUNTER, DELTAS, HORIZON, SHARDS, SLOTS
 
+# -- The functions that read the ledger's pending amounts, as each value has them.
+
 # Every statement finds its rows by an index. A plan that was made while a table was small would
 # read all of it, and a connection keeps its plans while the table grows.
 INDEXED = "LANGUAGE plpgsql SET enable_seqscan = off"
@@ -80,6 +82,9 @@ BEGIN
   END IF;
 END $body$
 """
+
+# -- Functions that take from rows of a counter with a floor.
+# No row is below zero, and no total below the floor: so a row that has enough is all that is asked.
 
 # First a row that no transaction holds and that has enough; where there is none, one that is waited
 # for. Each is looked at again once it is held: if others have left too little, the end of the block
@@ -174,6 +179,12 @@ END $body$
 )
 
 _RIGHTS = (_SHARD_RIGHT, _SLOT_RIGHT)
+
+# -- The functions that run inside PostgreSQL.
+# A function keeps the plans of its statements for as long as a connection lives, where a statement
+# that arrives as text is parsed and planned each time: an increment through a function takes less
+# time than the bare statement. `install` puts them beside the tables; they touch nothing else, and
+# run with the rights of their caller.
 
 # The row of a total says whether the counter was ever in the ledger: no other transaction has to
 # look.

@@ -22,6 +22,9 @@ from django_counters.stores.sql.dialects.totals import (
 # Totals. Those of named counters change in functions.
 
 
+# -- The statements of PostgreSQL that call functions, and those of claims.
+
+
 class FunctionTotals(NamedTotals):
     """Changes totals of named counters by functions, which keep their plans."""
 
@@ -230,6 +233,8 @@ class PostgresClaims(ClaimSql):
     def _typed(self, kind: str) -> str:
         return f"%s::{kind}"
 
+
+# -- Conditions in PostgreSQL: one statement makes the row and the change.
 
 _CHANGE = "django_counters_change"
 
