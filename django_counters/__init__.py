@@ -61,27 +61,27 @@ if TYPE_CHECKING:
     from django_counters.reading import Explanation as Explanation
     from django_counters.tokens import Token as Token
     from django_counters.tokens import token_of as token_of
+    from django_counters.types import Appended as Appended
+    from django_counters.types import Counted as Counted
+    from django_counters.types import CountedMany as CountedMany
+    from django_counters.types import LedgerPage as LedgerPage
     from django_counters.types import Reading as Reading
+    from django_counters.types import Result as Result
+    from django_counters.types import Unknown as Unknown
     from django_counters.types import short_key as short_key
-    from django_counters.values import Appended as Appended
-    from django_counters.values import Counted as Counted
-    from django_counters.values import CountedMany as CountedMany
-    from django_counters.values import LedgerPage as LedgerPage
-    from django_counters.values import Result as Result
-    from django_counters.values import Unknown as Unknown
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AdjustedMany": "adjustments.cases",
-    "Appended": "values",
+    "Appended": "types",
     "ApprovalRequired": "errors",
     "AssignmentIgnored": "errors",
     "CachedCounterField": "fields",
     "CeilingExceeded": "errors",
     "Contention": "errors",
-    "Counted": "values",
-    "CountedMany": "values",
+    "Counted": "types",
+    "CountedMany": "types",
     "CounterError": "errors",
     "CounterField": "fields",
     "CounterOverflow": "errors",
@@ -104,7 +104,7 @@ _HOMES = {
     "InvalidTags": "errors",
     "InvalidToken": "errors",
     "LedgerFenced": "errors",
-    "LedgerPage": "values",
+    "LedgerPage": "types",
     "OutcomeUnknown": "errors",
     "PartitionMissing": "errors",
     "PositionGone": "errors",
@@ -113,12 +113,12 @@ _HOMES = {
     "Reading": "types",
     "RecordMissing": "errors",
     "RequestDecided": "errors",
-    "Result": "values",
+    "Result": "types",
     "RetryTransaction": "errors",
     "Token": "tokens",
     "TokenConflict": "errors",
     "TokenExpired": "errors",
-    "Unknown": "values",
+    "Unknown": "types",
     "UnsavedInstance": "errors",
     "UnsupportedBounds": "errors",
     "UnsupportedCondition": "errors",

@@ -41,8 +41,7 @@ from django_counters.hints import HINTS
 from django_counters.options import is_integer
 from django_counters.tables.total import Loaded, PlainColumn
 from django_counters.twins import alters_data
-from django_counters.types import INT8, Amount
-from django_counters.values import Counted, Replayed, Result, Unknown
+from django_counters.types import INT8, Amount, Counted, Replayed, Result, Unknown
 
 if TYPE_CHECKING:
     from django_counters.adjustments.models import CounterAdjustment

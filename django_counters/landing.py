@@ -58,10 +58,9 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
 from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
-from django_counters.types import Batch, Cell, Delta, Place, counter_of, merged, place_of
+from django_counters.types import Batch, Cell, Delta, Place, Unknown, counter_of, merged, place_of
 from django_counters.types import Sums as CellSums
 from django_counters.upkeep import columns, declared_measures, present_name
-from django_counters.values import Unknown
 from django_counters.write.changes import Call, once
 
 _T = TypeVar("_T")

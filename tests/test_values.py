@@ -17,7 +17,7 @@ from django.test import TestCase
 from django_counters.errors import InvalidDelta, ValueNotKnown
 from django_counters.models import Counter
 from django_counters.testing import assert_counts
-from django_counters.values import Appended, Result, Unknown
+from django_counters.types import Appended, Result, Unknown
 from tests.testapp.models import Post
 from tests.write.test_collector import Oops, caught, count
 

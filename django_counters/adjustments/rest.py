@@ -49,8 +49,7 @@ from django_counters.rest.targets import (
     targets_of,
 )
 from django_counters.rest.views import HEADERS, change_body, no_cursor, text_of, url_after
-from django_counters.types import key_range, namespace_of, why_no_key
-from django_counters.values import result_of
+from django_counters.types import key_range, namespace_of, result_of, why_no_key
 
 NO_SUCH = "The request doesn't exist."
 

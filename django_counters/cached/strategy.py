@@ -50,15 +50,17 @@ from django_counters.tokens import refuse_beyond
 from django_counters.types import (
     Batch,
     Delta,
+    NewValues,
     Peak,
     Raised,
     Reading,
     Sums,
+    Unknown,
     counter_of,
     deltas_of,
+    result_of,
     sums_of,
 )
-from django_counters.values import NewValues, Unknown, result_of
 
 # How old a known total may be, in milliseconds: a change in another way is missed for no longer.
 _AGE = int(MAX_AGE * 1000)

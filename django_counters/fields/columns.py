@@ -34,8 +34,7 @@ from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.strategies.spread import SLOTTED, SLOTTED_ELSEWHERE
 from django_counters.tables.total import AssignedNumber, Loaded, TotalAttribute, TotalField
 from django_counters.tokens import optional_token
-from django_counters.types import INT8, Bounds, Reading
-from django_counters.values import Result
+from django_counters.types import INT8, Bounds, Reading, Result
 from django_counters.write.changes import Change, Ref
 from django_counters.write.pipeline import change
 from django_counters.write.records import CounterColumn, can_be_slotted, check_record_id, native_of

@@ -17,8 +17,7 @@ from django_counters.reading import ReadOptions
 from django_counters.tables.total import Loaded
 from django_counters.tokens import Token
 from django_counters.twins import alters_data, twin
-from django_counters.types import Reading, bounds_of_call, check_integer
-from django_counters.values import NoNumber, Result
+from django_counters.types import NoNumber, Reading, Result, bounds_of_call, check_integer
 from django_counters.write import pipeline
 from django_counters.write.changes import Ref
 from django_counters.write.records import of_record

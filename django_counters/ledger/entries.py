@@ -18,8 +18,7 @@ from django_counters.ledger.strategy import DECLARED
 from django_counters.registry import registry
 from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import check_token, optional_token
-from django_counters.types import UNBOUNDED, Delta, check_delta, check_key
-from django_counters.values import Appended, AppendedMany
+from django_counters.types import UNBOUNDED, Appended, AppendedMany, Delta, check_delta, check_key
 from django_counters.write.changes import Change, named
 from django_counters.write.pipeline import change
 

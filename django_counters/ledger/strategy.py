@@ -14,8 +14,7 @@ from django_counters.stores.base import DeltasStore, Outcome
 from django_counters.stores.sql.dialects import Table
 from django_counters.strategies.base import Claimed, Strategy, Summed
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
-from django_counters.types import Batch, Delta, Reading
-from django_counters.values import Appended
+from django_counters.types import Appended, Batch, Delta, Reading
 
 # Days. Tokens are accepted for two of them, and a partition holds one.
 LEAST_RETENTION = 4

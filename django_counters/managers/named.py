@@ -27,8 +27,15 @@ from django_counters.reading import Explanation, ReadOptions
 from django_counters.registry import registry
 from django_counters.tokens import Token, check_token, optional_token
 from django_counters.twins import alters_data, twin
-from django_counters.types import UNBOUNDED, Reading, bounds_of_call, check_integer, check_key
-from django_counters.values import CountedMany, Result
+from django_counters.types import (
+    UNBOUNDED,
+    CountedMany,
+    Reading,
+    Result,
+    bounds_of_call,
+    check_integer,
+    check_key,
+)
 from django_counters.write import pipeline
 from django_counters.write.changes import Change, named
 from django_counters.write.collector import is_native, within_synchronous_code

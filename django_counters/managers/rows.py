@@ -17,8 +17,15 @@ from django_counters.reading import read_record, record_values_of, value_of
 from django_counters.tables.schema import CounterColumns, DeltaColumns, ShardColumns, SlotColumns
 from django_counters.tokens import Token, moment_of, optional_token
 from django_counters.twins import alters_data, twin
-from django_counters.types import Reading, check_delta, check_integer
-from django_counters.values import Appended, AppendedMany, LedgerPage, Result
+from django_counters.types import (
+    Appended,
+    AppendedMany,
+    LedgerPage,
+    Reading,
+    Result,
+    check_delta,
+    check_integer,
+)
 from django_counters.write import pipeline
 from django_counters.write import records as slotted
 from django_counters.write.changes import Change, in_shards

@@ -12,8 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from django_counters.signals import batch_applied
-from django_counters.types import Batch
-from django_counters.values import NewValues, result_of
+from django_counters.types import Batch, NewValues, result_of
 from django_counters.write.records import column_of
 
 # A batch may have thousands of changes, and the store of the toolbar keeps the last 25 requests.

@@ -8,7 +8,6 @@ from typing import Any
 import django.db.models.deletion
 from django.db import migrations, models, router
 
-import django_counters.tables.measure
 import django_counters.tables.schema
 import django_counters.tables.total
 from django_counters.ledger.partitions import ledger_table
@@ -697,7 +696,7 @@ class Migration(migrations.Migration):
                 (
                     "secret",
                     models.BinaryField(
-                        default=django_counters.tables.measure.new_secret, verbose_name="secret"
+                        default=django_counters.tables.schema.new_secret, verbose_name="secret"
                     ),
                 ),
             ],

@@ -24,8 +24,7 @@ from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.registry import registry
 from django_counters.strategies.declaring import MAX_AGE, Recipe
-from django_counters.types import Reading, check_key, namespace_of
-from django_counters.values import Result
+from django_counters.types import Reading, Result, check_key, namespace_of
 from django_counters.write import changes as write
 from django_counters.write.changes import Ref, effects_of
 from django_counters.write.records import of_record

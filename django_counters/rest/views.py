@@ -47,8 +47,7 @@ from django_counters.rest.targets import NamedTarget, OfRecord, Target, named, t
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
 from django_counters.strategies.declaring import MAX_AGE
-from django_counters.types import Reading, key_range, namespace_of, why_no_key
-from django_counters.values import Result
+from django_counters.types import Reading, Result, key_range, namespace_of, why_no_key
 from django_counters.write import pipeline
 
 # One counter.

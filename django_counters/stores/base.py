@@ -9,9 +9,8 @@ from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import CounterError
-from django_counters.measure import Kind
+from django_counters.measure import Condition, ConditionResult, Kind
 from django_counters.projector import GuardsStore
 from django_counters.types import Amounts, Cell, Delta, Sums
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from django_counters import clock
-from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import (
     CeilingExceeded,
     CounterError,
@@ -16,10 +15,10 @@ from django_counters.errors import (
     Shortfall,
     UnsupportedConsistency,
 )
+from django_counters.measure import Condition, ConditionResult
 from django_counters.projector import ChangeGuard, GuardsStore
 from django_counters.stores.base import PendingField, PendingParts, ReadsStore
-from django_counters.types import Batch, Delta, Peak, Raised, Reading
-from django_counters.values import NewValues, Unknown
+from django_counters.types import Batch, Delta, NewValues, Peak, Raised, Reading, Unknown
 
 # -- The refusal of a change that would cross a bound.
 

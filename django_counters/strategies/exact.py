@@ -6,8 +6,8 @@ from collections.abc import Hashable, Mapping
 from contextlib import nullcontext
 from typing import ClassVar
 
-from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import Contention, CounterError, CounterOverflow, RecordMissing
+from django_counters.measure import Condition, ConditionResult
 from django_counters.projector import ChangeGuard
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table

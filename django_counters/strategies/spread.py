@@ -8,17 +8,17 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from django_counters.conditions import Condition, ConditionResult
 from django_counters.errors import (
     CounterError,
     CounterOverflow,
     RecordMissing,
     UnsupportedBounds,
 )
+from django_counters.measure import Condition, ConditionResult
 from django_counters.options import Option, is_integer
 from django_counters.stores.base import RightsStore
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.rights import SqlRights
+from django_counters.stores.sql.totals import SqlRights
 from django_counters.strategies.base import Strategy, Summed, refusal
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import Batch, Delta

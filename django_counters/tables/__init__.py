@@ -9,12 +9,12 @@ from django.core.exceptions import ImproperlyConfigured
 if apps.apps_ready and not apps.is_installed("django_counters"):
     raise ImproperlyConfigured('Counters need "django_counters" in INSTALLED_APPS. Add it.')
 
-from django_counters.tables.measure import CounterMeasure
 from django_counters.tables.schema import (
     CounterArchive,
     CounterBatch,
     CounterHorizon,
     CounterIncident,
+    CounterMeasure,
     CounterPartition,
     CounterPosition,
     CounterSource,

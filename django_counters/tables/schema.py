@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from django.apps import apps
 from django.contrib.contenttypes.fields import GenericForeignKey
@@ -16,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_counters import clock
 from django_counters.features import features
+from django_counters.measure import Kind, Measure
 from django_counters.tables.total import TotalField, WideTotalField
 from django_counters.types import KEY_LENGTH, key_range
 
@@ -136,6 +139,8 @@ class ShardColumns(models.Model):
 # -- Increments of counters of records that wait for their rollup: a few rows each.
 
 RECORD_ID_LENGTH = 255
+# -- The counting by period and by tag, and which values its tags have.
+
 NAME_LENGTH = 100
 
 
@@ -493,3 +498,110 @@ def databases() -> list[str]:
     """Return all databases of this site that may have the tables of counters."""
     others = {alias for one in features() for alias in one.foreign_databases()}
     return [alias for alias in connections if alias not in others and COUNTERS.stands_in(alias)]
+
+
+MEASURE_LENGTH = 255
+SECRET_LENGTH = 32
+
+
+def new_secret() -> bytes:
+    """A key for hashes. It is random: a key made of SECRET_KEY would change with that."""
+    return secrets.token_bytes(SECRET_LENGTH)
+
+
+class CounterMeasure(models.Model):
+    """A namespace or a field with ``per``. Its cells are read by what this row says.
+
+    ``zone`` is the time zone whose clocks begin its periods: that of the settings when the row was
+    made. ``tags`` are the names of its tags in the order in which cells have their values: a new
+    one comes last, and none is taken out. ``periods``: since when each is counted by, as an ISO
+    moment; None for those that were declared first. ``secret`` is the key of the hashes that stand
+    for actors, and stays: with another one, each of them would be counted twice.
+    """
+
+    id = models.AutoField(primary_key=True)
+    name = KeyField(_("name"), max_length=MEASURE_LENGTH, unique=True)
+    zone = models.CharField(_("time zone"), max_length=64)
+    tags = models.JSONField(_("tags"), default=list)
+    periods = models.JSONField(_("periods"), default=dict)
+    secret = models.BinaryField(_("secret"), default=new_secret, editable=False)
+    made_at = models.DateTimeField(_("made at"), auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("counter measure")
+        verbose_name_plural = _("counter measures")
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+# -- The common part of tables whose rows belong to a counter with a measure.
+# A table says here whose rows it has. Jobs that delete them ask `OfCounter.tables`, and list none.
+
+CELL_KEY_LENGTH = 255
+
+
+class Period(models.IntegerChoices):
+    """The periods; the meaning of the numbers is for ever."""
+
+    MINUTE = 1, _("minute")
+    HOUR = 2, _("hour")
+    DAY = 3, _("day")
+    WEEK = 4, _("week")
+    MONTH = 5, _("month")
+
+
+class OfCounter(models.Model):
+    """What belongs to one counter. It is deleted with the record of the counter."""
+
+    # Without a constraint: checking it would have every increment lock the row of the measure.
+    measure = models.ForeignKey(
+        CounterMeasure,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+        verbose_name=_("measure"),
+    )
+    key = KeyField(_("key"), max_length=CELL_KEY_LENGTH)
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def tables(cls) -> Iterator[type[Self]]:
+        """All tables whose rows are such."""
+        return (
+            model for model in apps.get_models() if issubclass(model, cls) and not model._meta.proxy
+        )
+
+    @classmethod
+    def of_keys(
+        cls,
+        measure: Measure | None,  # noqa: ARG003 - where rows are found in another way
+        number: int,
+        keys: Sequence[str],
+        using: str,
+    ) -> list[models.QuerySet[Self]]:
+        """The rows of some keys of a measure, which has a number."""
+        return [cls._base_manager.using(using).filter(measure_id=number, key__in=keys)]
+
+
+class OfPeriod(OfCounter):
+    """What belongs to one counter and one period. It is deleted when that is kept no longer.
+
+    Attributes:
+        of_kind: the kind of its rows, or of those that they are made of.
+    """
+
+    of_kind: ClassVar[Kind]
+
+    period = models.SmallIntegerField(_("period"), choices=Period.choices)
+    start = models.DateTimeField(_("start"))
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def before_pruning(cls, using: str) -> None:
+        """Prepare rows to be found by the start of their period. Called outside of transactions."""

@@ -19,7 +19,7 @@ from django.db.models.signals import post_save
 
 from django_counters.errors import AssignmentIgnored
 from django_counters.measure import Measure
-from django_counters.values import Counted, Result, Unknown
+from django_counters.types import Counted, Result, Unknown
 
 # -- Tells developers of a number that was assigned to a counter and that ``save()`` did not write.
 

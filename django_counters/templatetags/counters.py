@@ -13,7 +13,7 @@ from django.utils.translation import pgettext
 from django_counters.fields.values import Counting
 from django_counters.models import Counter
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.values import Unknown
+from django_counters.types import Unknown
 
 register = template.Library()
 # A page that renders must not fail because a Redis is away: an exact read would.

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from django.db import models, router
 
-from django_counters.conditions import Condition, Conditional, ConditionResult
 from django_counters.effects import names_members, stored_periods
 from django_counters.errors import (
     RecordMissing,
@@ -23,7 +22,7 @@ from django_counters.errors import (
 )
 from django_counters.event import PLAIN, Event
 from django_counters.features import forgetting
-from django_counters.measure import Kind, Measure
+from django_counters.measure import Condition, Conditional, ConditionResult, Kind, Measure
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.claims import SqlConditions
@@ -33,17 +32,22 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import CountsOnConditions, Intake, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.spread import SHARDED_ELSEWHERE
-from django_counters.tables.measured import OfCounter, OfPeriod
-from django_counters.tables.schema import COUNTERS
+from django_counters.tables.schema import COUNTERS, OfCounter, OfPeriod
 from django_counters.tokens import Token
-from django_counters.types import UNBOUNDED, Batch, Bounds, Delta, Effect, check_key, namespace_of
-from django_counters.values import (
+from django_counters.types import (
+    UNBOUNDED,
     Appended,
+    Batch,
+    Bounds,
     Counted,
+    Delta,
+    Effect,
     NewValues,
     Replayed,
     Result,
     Unknown,
+    check_key,
+    namespace_of,
     result_of,
 )
 

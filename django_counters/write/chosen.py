@@ -23,8 +23,7 @@ from django_counters.strategies.base import (
 )
 from django_counters.tables.schema import SLOTS
 from django_counters.tables.total import TotalField
-from django_counters.types import Batch, Delta, Effect
-from django_counters.values import NewValues
+from django_counters.types import Batch, Delta, Effect, NewValues
 from django_counters.write.changes import applied, effects_of, refuse_without_condition, tell
 from django_counters.write.pipeline import all_or_nothing
 from django_counters.write.records import CounterColumn, check_record_id

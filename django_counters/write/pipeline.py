@@ -33,18 +33,23 @@ from django_counters.tokens import Token, check_token
 from django_counters.types import (
     INT8,
     Batch,
+    Counted,
+    CountedMany,
     Delta,
+    NewValues,
     Peak,
     Raised,
+    Result,
     Sums,
+    Unknown,
     check_integer,
     check_key,
     check_mapping,
     deltas_of,
     namespace_of,
+    result_of,
     sums_of,
 )
-from django_counters.values import Counted, CountedMany, NewValues, Result, Unknown, result_of
 from django_counters.write.changes import (
     Call,
     Change,

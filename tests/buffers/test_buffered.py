@@ -40,8 +40,7 @@ from django_counters.signals import batch_applied
 from django_counters.strategies.base import Summed
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import INT8
-from django_counters.values import Result, Unknown
+from django_counters.types import INT8, Result, Unknown
 from tests.buffers.buffering import LATER, landed
 
 pytestmark = [pytest.mark.django_db(transaction=True)]

@@ -25,8 +25,7 @@ from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter, CounterIncident
 from django_counters.signals import batch_applied, incident_recorded
 from django_counters.testing import override_counters
-from django_counters.types import INT8
-from django_counters.values import Unknown
+from django_counters.types import INT8, Unknown
 from tests.buffers.buffering import LATER, landed
 from tests.redis.counting import eventually
 

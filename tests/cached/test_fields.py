@@ -23,8 +23,7 @@ from django_counters.errors import (
     UnsupportedToken,
 )
 from django_counters.models import Counter, CounterIncident
-from django_counters.types import Delta
-from django_counters.values import Counted
+from django_counters.types import Counted, Delta
 from tests.testapp.models import Abstract, Article, Beacon, City, Review, Ticket
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]

@@ -22,7 +22,7 @@ from django_counters.redis.commands import Lost, refusal
 from django_counters.redis.keys import SlotKeys
 from django_counters.redis.routes import Breaker, Route
 from django_counters.testing import override_counters
-from django_counters.values import Unknown
+from django_counters.types import Unknown
 from tests.redis.servers import needs_redis, running
 from tests.redis.test_cluster import clustered
 

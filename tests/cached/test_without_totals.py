@@ -22,8 +22,7 @@ from django_counters.signals import batch_applied
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import Batch
-from django_counters.values import Unknown, result_of
+from django_counters.types import Batch, Unknown, result_of
 from tests.cached.test_away import DEAD, database_away
 from tests.cached.test_fields import column
 from tests.cached.test_flush import KEYS, STEPS, Killed, kill_at, of_slot, stored

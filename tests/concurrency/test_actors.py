@@ -18,8 +18,8 @@ from django_counters.errors import Contention, RecordMissing, RetryTransaction
 from django_counters.fields.values import CounterOf
 from django_counters.models import Counter
 from django_counters.testing import override_counters
+from django_counters.types import Result
 from django_counters.upkeep import rollup, verify
-from django_counters.values import Result
 from tests.concurrency.crowd import Threads
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Note

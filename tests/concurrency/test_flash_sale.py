@@ -13,7 +13,7 @@ import pytest
 from django_counters.errors import InsufficientCount
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.values import Result
+from django_counters.types import Result
 from tests.concurrency.crowd import Threads
 from tests.testapp.models import Product
 

@@ -15,8 +15,8 @@ from django.db import OperationalError, connection, transaction
 from django_counters.errors import InsufficientCount
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.testing import assert_counts, override_counters
+from django_counters.types import Result
 from django_counters.upkeep import rollup
-from django_counters.values import Result
 from tests.concurrency import work
 from tests.concurrency.crowd import PATIENCE, Threads, processes
 from tests.concurrency.rolling import SUBJECTS, counted

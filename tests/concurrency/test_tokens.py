@@ -21,8 +21,8 @@ from django_counters.models import Counter, CounterDelta
 from django_counters.stores.base import Parcel, Tokened
 from django_counters.testing import override_counters
 from django_counters.tokens import mint, token_of
+from django_counters.types import Appended
 from django_counters.upkeep import verify
-from django_counters.values import Appended
 from tests.concurrency.crowd import PATIENCE, Threads
 from tests.concurrency.servers import connected, waiting
 from tests.concurrency.waiting import until

@@ -8,8 +8,7 @@ from django.db import models
 
 from django_counters.fields import CounterField
 from django_counters.measure import TAGS_LENGTH, Kind
-from django_counters.tables.measured import OfPeriod
-from django_counters.tables.schema import KeyField
+from django_counters.tables.schema import KeyField, OfPeriod
 from tests.extension.streaks import STREAK, TAGGED
 
 

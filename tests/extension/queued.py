@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from django_counters.models import Counter
-from django_counters.types import Delta
-from django_counters.values import Unknown
+from django_counters.types import Delta, Unknown
 from django_counters.write.changes import Change, Ref
 
 WAITS = "it waits in a queue"

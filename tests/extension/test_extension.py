@@ -43,7 +43,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.tables.schema import databases
 from django_counters.testing import apart, override_counters
-from django_counters.values import Result, Unknown
+from django_counters.types import Result, Unknown
 from tests.admin.reading import html_of
 from tests.extension import diary
 from tests.extension.apps import SHOUT, Moods, MoodsConfig

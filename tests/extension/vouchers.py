@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django_counters import clock
-from django_counters.conditions import Condition, ConditionKind, RowColumn
 from django_counters.errors import InvalidActor
 from django_counters.event import actor_of
+from django_counters.measure import Condition, ConditionKind, RowColumn
 from django_counters.write.changes import Change
 
 VOUCHER = ConditionKind(

@@ -17,8 +17,7 @@ from django_counters.ledger.upkeep import maintain, rebase
 from django_counters.models import Counter, CounterDelta, CounterPosition
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import INT8
-from django_counters.values import LedgerPage
+from django_counters.types import INT8, LedgerPage
 from tests.concurrency.narrow import know_tokens_for, narrow
 from tests.settling import let_others_end, roll_up
 

@@ -33,8 +33,8 @@ from django_counters.models import (
 )
 from django_counters.testing import override_counters
 from django_counters.tokens import Token, check_token, mint
+from django_counters.types import Appended, AppendedMany
 from django_counters.upkeep import rollup, verify
-from django_counters.values import Appended, AppendedMany
 from tests import machines
 
 pytestmark = pytest.mark.rare

@@ -21,8 +21,7 @@ from django_counters.errors import (
 from django_counters.models import Counter, CounterDelta
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
-from django_counters.types import INT8
-from django_counters.values import Unknown
+from django_counters.types import INT8, Unknown
 from tests.settling import roll_up
 
 LOWEST, HIGHEST = INT8

@@ -13,7 +13,7 @@ from django_counters.contrib.likes.liking import Toggled, actors, has, toggle
 from django_counters.contrib.likes.models import CounterActor
 from django_counters.models import Counter
 from django_counters.testing import override_counters
-from django_counters.values import Result
+from django_counters.types import Result
 from tests.testapp.models import Gem, Note
 
 ONCE: dict[str, Any] = {

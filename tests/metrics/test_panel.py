@@ -19,7 +19,7 @@ from django.urls import include, path
 from django_counters.models import Counter
 from django_counters.signals import batch_applied
 from django_counters.testing import override_counters
-from django_counters.values import Unknown
+from django_counters.types import Unknown
 from tests.docs.pages import DOCS, blocks
 from tests.testapp.models import Account, Article, Post, Song
 

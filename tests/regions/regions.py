@@ -29,7 +29,7 @@ from django_counters.models import (
 )
 from django_counters.stores.sql.positions import SqlPositions
 from django_counters.testing import override_counters
-from django_counters.values import Result
+from django_counters.types import Result
 
 DATABASES = {"eu": "default", "us": "other"}
 #: The addresses of those that are reached over HTTP.

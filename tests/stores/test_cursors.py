@@ -15,7 +15,7 @@ from django_counters.contrib import series
 from django_counters.errors import CounterUnavailable
 from django_counters.models import Counter
 from django_counters.testing import assert_counts, override_counters
-from django_counters.values import Counted, Result
+from django_counters.types import Counted, Result
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

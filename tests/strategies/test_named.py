@@ -33,8 +33,7 @@ from django_counters.managers import CounterManager, ShardManager, SlotManager
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.reading import ReadOptions
 from django_counters.testing import assert_counts, override_counters
-from django_counters.types import INT8
-from django_counters.values import Appended
+from django_counters.types import INT8, Appended
 from tests.testapp.models import Post
 
 pytestmark = pytest.mark.django_db

@@ -24,7 +24,7 @@ from django_counters.models import (
     SlottedCounter,
 )
 from django_counters.tokens import Token, mint, moment_of
-from django_counters.values import Appended, Counted
+from django_counters.types import Appended, Counted
 from tests.testapp.models import Post, Song
 
 pytestmark = pytest.mark.django_db

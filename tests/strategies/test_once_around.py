@@ -23,8 +23,7 @@ from django_counters.errors import (
 from django_counters.models import Counter, CounterDelta, CounterShard, CounterToken, SlottedCounter
 from django_counters.testing import assert_counts, override_counters
 from django_counters.tokens import mint
-from django_counters.types import INT8
-from django_counters.values import Appended, CountedMany, Unknown
+from django_counters.types import INT8, Appended, CountedMany, Unknown
 from tests.testapp.models import Post, Product, Song
 
 pytestmark = pytest.mark.django_db

@@ -27,9 +27,8 @@ from django_counters.models import (
 from django_counters.stores.sql.session import Session
 from django_counters.strategies.spread import spread_over
 from django_counters.testing import assert_counts, override_counters
-from django_counters.types import Bounds, Delta, Reading
+from django_counters.types import Bounds, Delta, Reading, Result
 from django_counters.upkeep import rollup
-from django_counters.values import Result
 from tests.settling import roll_up
 from tests.testapp.models import Concert, Product
 

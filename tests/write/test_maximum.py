@@ -21,8 +21,7 @@ from django_counters.errors import (
 from django_counters.models import Counter, CounterShard, SlottedCounter
 from django_counters.signals import batch_applied
 from django_counters.testing import assert_counts, override_counters
-from django_counters.types import INT8
-from django_counters.values import Counted
+from django_counters.types import INT8, Counted
 from tests.testapp.models import Post, Product, Small, Song
 
 pytestmark = pytest.mark.django_db

@@ -27,7 +27,7 @@ from django_counters.errors import (
 from django_counters.models import Counter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.values import Result
+from django_counters.types import Result
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 DEAD: dict[str, Any] = {"STRATEGY": "cached", "CACHE": "redis://127.0.0.1:1/0"}

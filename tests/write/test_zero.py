@@ -28,7 +28,7 @@ from django_counters.models import (
 from django_counters.querysets import CounterQuerySet
 from django_counters.signals import batch_applied
 from django_counters.tokens import mint
-from django_counters.values import Counted, Unknown
+from django_counters.types import Counted, Unknown
 from tests.testapp.models import Account, Article, Note, Post, Product, Site, Song
 
 pytestmark = pytest.mark.django_db(transaction=True)

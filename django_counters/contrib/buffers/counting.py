@@ -34,8 +34,7 @@ from django_counters.stores.sql.session import (
 )
 from django_counters.stores.sql.tables import NAMED
 from django_counters.twins import alters_data, twin
-from django_counters.types import UNBOUNDED, Delta, check_integer, namespace_of, sums_of
-from django_counters.values import Unknown
+from django_counters.types import UNBOUNDED, Delta, Unknown, check_integer, namespace_of, sums_of
 from django_counters.write.changes import Change, Ref, named
 from django_counters.write.collector import within_synchronous_code
 from django_counters.write.pages import SOURCE, Page

@@ -19,8 +19,7 @@ from django_counters.stores.sql.positions import Moved
 from django_counters.strategies.declaring import Recipe
 from django_counters.tables import CounterIncident
 from django_counters.tokens import moment_of
-from django_counters.types import INT8, Batch, Cell, Delta
-from django_counters.values import NewValues
+from django_counters.types import INT8, Batch, Cell, Delta, NewValues
 from django_counters.write.changes import tell
 from django_counters.write.pages import SOURCE, Entries, Entry, Lander, Page, deltas_in
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import ClassVar
 
 from django_counters import clock
-from django_counters.conditions import Condition
 from django_counters.contrib.likes.sql import ACTOR
 from django_counters.contrib.likes.upkeep import forget_rows
 from django_counters.errors import InvalidActor, InvalidDelta
 from django_counters.event import actor_of, checked_moment
+from django_counters.measure import Condition
 from django_counters.registry import registry
 from django_counters.write.changes import Change
 

@@ -22,7 +22,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.session import Session
 from django_counters.tables.schema import COUNTERS
 from django_counters.twins import alters_data, twin
-from django_counters.values import Result
+from django_counters.types import Result
 from django_counters.write.changes import Change, Ref
 from django_counters.write.pipeline import change
 from django_counters.write.records import native_of, ref_to

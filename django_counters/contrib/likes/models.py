@@ -6,8 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.features import needs
-from django_counters.tables.measured import OfCounter
-from django_counters.tables.schema import KeyField
+from django_counters.tables.schema import KeyField, OfCounter
 
 needs("django_counters.contrib.likes")
 

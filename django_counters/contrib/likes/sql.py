@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from django.db import connections
 
-from django_counters.conditions import Condition, ConditionKind, RowColumn
+from django_counters.measure import Condition, ConditionKind, RowColumn
 from django_counters.stores.sql.claims import SqlConditions
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.dialects.postgresql.functions import INDEXED

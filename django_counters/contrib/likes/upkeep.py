@@ -10,13 +10,12 @@ from typing import NamedTuple
 from django.db import router
 
 from django_counters import clock
-from django_counters.conditions import Condition
 from django_counters.contrib.likes.models import CounterActor
 from django_counters.contrib.likes.sql import ACTOR, SqlActors
 from django_counters.errors import RecordMissing
 from django_counters.event import Event
 from django_counters.features import Drift
-from django_counters.measure import Measure
+from django_counters.measure import Condition, Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.dialects import Table, dialect_of
 from django_counters.stores.sql.session import Session

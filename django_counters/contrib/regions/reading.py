@@ -23,8 +23,7 @@ from django_counters.strategies.declaring import Recipe
 from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token, optional_token
 from django_counters.twins import alters_data, twin
-from django_counters.types import check_integer, check_key
-from django_counters.values import Result
+from django_counters.types import Result, check_integer, check_key
 from django_counters.write.changes import Change, named
 from django_counters.write.pipeline import change
 

@@ -32,8 +32,7 @@ from django_counters.tables import CounterIncident
 from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token
 from django_counters.twins import alters_data, twin
-from django_counters.types import check_integer, check_key, key_range, why_no_key
-from django_counters.values import Result, result_of
+from django_counters.types import Result, check_integer, check_key, key_range, result_of, why_no_key
 from django_counters.write.changes import named
 from django_counters.write.pipeline import change_many
 

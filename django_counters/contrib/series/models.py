@@ -10,9 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django_counters.contrib.series.options import OCCURRENCE, SUM, TAGS_TABLE
 from django_counters.features import needs
 from django_counters.measure import TAG_LENGTH, TAGS_LENGTH, Kind
-from django_counters.tables.measure import CounterMeasure
-from django_counters.tables.measured import OfPeriod, Period
-from django_counters.tables.schema import KeyField
+from django_counters.tables.schema import CounterMeasure, KeyField, OfPeriod, Period
 from django_counters.types import KEY_LENGTH
 
 needs("django_counters.contrib.series")

@@ -16,7 +16,7 @@ from django_counters.registry import registry
 from django_counters.stores.sql.cells import SqlCells
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.session import Session
-from django_counters.tables.measured import OfPeriod
+from django_counters.tables.schema import OfPeriod
 from django_counters.upkeep import declared_measures
 
 

@@ -14,7 +14,7 @@ from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.top.apps import RANK
 from django_counters.features import needs
 from django_counters.measure import Kind, Measure
-from django_counters.tables.measured import OfPeriod
+from django_counters.tables.schema import OfPeriod
 
 needs("django_counters.contrib.top")
 # Ranks are sums of its cells.

@@ -11,8 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from django_counters.contrib.uniques.options import MEMBER, SETS_TABLE
 from django_counters.features import needs
 from django_counters.measure import TAGS_LENGTH, Kind
-from django_counters.tables.measured import OfPeriod
-from django_counters.tables.schema import KeyField
+from django_counters.tables.schema import KeyField, OfPeriod
 
 needs("django_counters.contrib.uniques")
 # It makes the members of a change.

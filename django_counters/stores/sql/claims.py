@@ -13,8 +13,8 @@ from django.db import connections
 from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
-from django_counters.conditions import Condition
 from django_counters.errors import RetryTransaction, TokenConflict, TokenExpired
+from django_counters.measure import Condition
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.dialects.claims import TOKENS_USED, ClaimTable
 from django_counters.stores.sql.session import Session

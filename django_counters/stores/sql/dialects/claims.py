@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from django_counters.conditions import ConditionKind
+from django_counters.measure import ConditionKind
 from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, TOKENS, Spelling, Table
 from django_counters.stores.sql.dialects.totals import SpreadStatements, Totals
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
 
-from django_counters.conditions import ConditionKind
+from django_counters.measure import ConditionKind
 from django_counters.stores.sql.dialects.claims import ClaimSql, Conditions
 from django_counters.stores.sql.dialects.postgresql.functions import AHEAD
 from django_counters.stores.sql.dialects.spelling import DELTAS, HORIZON, TOKENS, Spelling, Table
