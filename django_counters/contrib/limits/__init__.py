@@ -24,7 +24,7 @@ _HOMES = {
     "LimitResult": "algorithms",
     "limit_away": "limit",
     "limited": "decorators",
-    "tell_limits": "headers",
+    "tell_limits": "decorators",
 }
 
 __getattr__, __dir__, __all__ = exported(__name__, _HOMES)

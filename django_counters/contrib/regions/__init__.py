@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from django_counters.contrib.regions.transfers import transfer as transfer
 
 _HOMES = {
-    "CounterOverRegions": "attribute",
+    "CounterOverRegions": "reading",
     "RegionAway": "errors",
     "RegionRestored": "errors",
-    "RegionalCounter": "attribute",
+    "RegionalCounter": "reading",
     "UnsupportedRegions": "errors",
     "atransfer": "transfers",
     "avalue": "reading",
