@@ -13,6 +13,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import connections, router
 from django.urls import get_resolver
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from django_counters import clock
 from django_counters.access import ACTIONS
@@ -34,6 +35,8 @@ from django_counters.upkeep import caches, columns, declared_measures, serving
 if TYPE_CHECKING:
     from django_counters.cached.sources import RedisSource
 
+# Imported where counters are cached.
+_WEAKNESSES = "django_counters.cached.state.weaknesses"
 OLDEST_SQLITE = (3, 35, 0)
 
 
@@ -176,15 +179,11 @@ def check_servers(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
     """W012 to W015, W023, with ``check --deploy``: how the Redis of cached counters is set up."""
-    used = [source.pending for source in _redises() if source.pending]
-    if not used:
-        return []
-    from django_counters.cached.state import weaknesses
-
     return [
         Warning(message, hint=HINTS[code], id=f"counters.{code}")
-        for pending in used
-        for code, message in weaknesses(pending)
+        for source in _redises()
+        if source.pending
+        for code, message in import_string(_WEAKNESSES)(source.pending)
     ]
 
 

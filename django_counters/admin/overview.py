@@ -26,7 +26,7 @@ from django_counters import clock
 from django_counters.admin.readonly import ReadOnlyAdmin, list_url
 from django_counters.features import Finding, Section, features
 from django_counters.metrics.doctor import facts_of, to_do
-from django_counters.metrics.facts import RECENT, Facts, part_names
+from django_counters.metrics.facts import PARTS, RECENT, Facts, feature_parts
 from django_counters.models import AdjustmentRequest, Counter, CounterIncident
 from django_counters.tables.schema import databases
 
@@ -66,7 +66,7 @@ class OverviewMixin(ReadOnlyAdmin):
             raise Http404
         context = {
             **self.admin_site.each_context(request),
-            **_shown(_in_local_time(facts_of(using, *part_names()))),
+            **_shown(_in_local_time(facts_of(using, *PARTS, *feature_parts()))),
             "sections": _sections(request, using),
             "title": _("Overview"),
             "opts": self.opts,

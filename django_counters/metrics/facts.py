@@ -31,7 +31,6 @@ from django_counters.upkeep import Stranger, attempted, contained, places, stran
 logger = logging.getLogger("django_counters")
 # How long an incident is recent.
 RECENT = timedelta(days=7)
-OLDEST_REDIS = (6, 2)
 # The errors of a server that gives no answer.
 UNANSWERED = (CounterUnavailable, OutcomeUnknown, ServerRefused)
 # Those of an outage, for which an app isn't to blame.
@@ -187,11 +186,6 @@ def feature_parts() -> dict[str, Part]:
     """Return the parts that features have, by their names. An app that fails has none."""
     of_apps = attempted("", lambda feature: [*feature.parts()], {})
     return {part.name: part for _app, parts in of_apps for part in parts}
-
-
-def part_names() -> tuple[str, ...]:
-    """Return the names of all parts."""
-    return (*PARTS, *feature_parts())
 
 
 def gather(found: Facts, *names: str) -> Facts:

@@ -19,12 +19,14 @@ from django.urls import include, path
 from django.views import View
 
 import django_counters.tasks  # noqa: F401 - its handlers of signals
+from django_counters.cached.feature import RedisStates
 from django_counters.checks import check_names
 from django_counters.contrib.holds.apps import Holds
 from django_counters.contrib.uniques.models import CounterMember
 from django_counters.errors import CounterUnavailable
 from django_counters.features import Done, Drift, Feature, Finding, Gauge, GaugeValue
 from django_counters.jobs import run, upkeep_problems
+from django_counters.ledger.operations import FENCED
 from django_counters.metrics.facts import Facts, Part, gather
 from django_counters.metrics.prometheus import CountersCollector
 from django_counters.metrics.samples import samples_of, scraping
@@ -207,9 +209,9 @@ class Cellar(Part):
         yield GaugeValue(self.full, (), state)
 
 
-def cellar(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
-    declared = {"parts": lambda _: [Cellar()], "gauges": lambda _: [Cellar.full], **more}
-    monkeypatch.setitem(apps.app_configs, "second", second(**declared))
+def cellar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Moods, "parts", lambda _: [Cellar()])
+    monkeypatch.setattr(Moods, "gauges", lambda _: [SAD, Cellar.full])
 
 
 def scraped() -> dict[tuple[str, ...], float]:
@@ -349,6 +351,22 @@ def test_so_is_this_package(declared: dict[str, Any], monkeypatch: pytest.Monkey
     monkeypatch.setitem(apps.app_configs, "second", second(**declared))
     (error,) = check_names()
     assert error.msg.startswith("django_counters and shop.second declare the same ")
+
+
+@pytest.mark.parametrize(
+    ("declared", "what"),
+    [
+        ({"commands": {"flush": "shop.flush"}}, "cached and shop.second declare the same sub-"),
+        ({"gauges": lambda _: [FENCED]}, "ledger and shop.second declare the same metric"),
+        ({"parts": lambda _: [RedisStates()]}, "cached and shop.second declare the same part"),
+    ],
+)
+def test_so_are_its_strategies(
+    declared: dict[str, Any], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(apps.app_configs, "second", second(**declared))
+    (error,) = check_names()
+    assert error.msg.startswith(f"django_counters.{what}")
 
 
 def test_two_jobs_of_one_name_name_their_apps(monkeypatch: pytest.MonkeyPatch) -> None:

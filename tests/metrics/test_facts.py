@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 
 def overview(using: str = "default") -> Facts:
     """All that can be known."""
-    return facts_of(using, *facts.part_names())
+    return facts_of(using, *facts.PARTS, *facts.feature_parts())
 
 
 def landed(total: int, minutes_ago: float) -> None:
