@@ -57,15 +57,18 @@ class ChangeGuard(Protocol):
         """Return decreases with the effects that they really have. Their totals are locked."""
 
     def foreseen(self, key: Hashable, by: int, store: GuardsStore) -> Sequence[Any]:
-        """Return what a change would do to each limit, for a preview."""
+        """Return what a change would do to each limit, for a preview.
+
+        Each has a ``label``, the used part ``before`` and ``after``, and its ``ceiling``.
+        """
 
 
 class Guarding(Protocol):
     """The declaration of a guard, a part of a `Measure`. Equal declarations are equal."""
 
     @property
-    def limits(self) -> Sequence[tuple[str, int]]:
-        """The name and the number of each limit, for people."""
+    def shown(self) -> Sequence[tuple[str, int]]:
+        """What people call each limit, and its number: for the admin."""
 
     def guard(self, measure: Any, effects: Sequence[Any], known: Any) -> ChangeGuard | None:
         """Return the guard of a change with these effects; None if it needs none.

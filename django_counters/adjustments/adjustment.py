@@ -238,7 +238,7 @@ class Preview:
         refusal: the error that the adjustment would raise; None if it would succeed.
         needs_approval: whether that error is the missing second person.
         last: the number of the counter's last adjustment; zero for none.
-        quotas: the effect on each quota in the present period, the shortest period first.
+        limits: the effect on each limit of its guard, as on a quota of the present period.
     """
 
     before: int
@@ -247,7 +247,7 @@ class Preview:
     refusal: CounterError | None
     needs_approval: bool
     last: int
-    quotas: Sequence[Any] = ()
+    limits: Sequence[Any] = ()
 
 
 def preview(
@@ -279,11 +279,11 @@ def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
         problem, needs_approval = error, True
     except CounterError as error:
         problem = error
-    quotas = _foreseen_quotas(ref, delta)
-    return Preview(before, before + delta, delta, problem, needs_approval, last, quotas)
+    limits = _foreseen_limits(ref, delta)
+    return Preview(before, before + delta, delta, problem, needs_approval, last, limits)
 
 
-def _foreseen_quotas(ref: Ref, delta: int) -> Sequence[Any]:
+def _foreseen_limits(ref: Ref, delta: int) -> Sequence[Any]:
     if ref.measure is None or ref.measure.guard is None:
         return ()
     guard = Change(ref, 1).apart.guard

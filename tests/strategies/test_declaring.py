@@ -15,6 +15,7 @@ from django.test.utils import isolate_apps
 
 from django_counters import CounterField, conf
 from django_counters.checks import check_setting
+from django_counters.effects import projector
 from django_counters.errors import InvalidConfiguration
 from django_counters.measure import Measure
 from django_counters.models import Counter
@@ -128,14 +129,16 @@ def test_a_field_counts_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_projection_declares_is_in_the_measure() -> None:
     with named(CROWD=7, PER=["month", "hour"]):
-        assert registry.policy("toys:a").measure == Measure("toys", ("hour", "day", "month"))
+        periods = ("hour", "day", "month")
+        expected = Measure("toys", periods, projector=projector())
+        assert registry.policy("toys:a").measure == expected
     with named():
         assert registry.policy("toys:a").measure is None
     with pytest.raises(TypeError, match="crowed"):
         CounterField(crowed=7)
 
 
-TOYS = ("times", "crowd", "mood", "vouchers")
+TOYS = ("times", "crowd", "mood", "vouchers", "streaks", "tagged")
 
 
 def test_editors_know_the_arguments_of_fields() -> None:

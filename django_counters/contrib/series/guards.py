@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
+from django.utils.translation import gettext as _
+
 from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.cells import booked, in_period
 from django_counters.contrib.series.options import SUM
@@ -50,11 +52,22 @@ class QuotaEffect(NamedTuple):
     after: int
     ceiling: int
 
+    @property
+    def label(self) -> str:
+        """What people call the quota."""
+        return _("Quota per %(period)s") % {"period": self.period}
+
 
 class QuotaLimits(NamedTuple):
     """The declared quotas of a counter, the finest period first; see `projector.Guarding`."""
 
     limits: tuple[tuple[str, int], ...]
+
+    @property
+    def shown(self) -> Sequence[tuple[str, int]]:
+        """Return what people call each quota, and its number."""
+        quota = _("Quota")
+        return [(f"{quota}, {period}", most) for period, most in self.limits]
 
     def guard(
         self, measure: Measure, effects: Sequence[Effect], known: SqlMeasures
