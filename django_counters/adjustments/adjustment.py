@@ -32,12 +32,7 @@ from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.cells import CellPart
 from django_counters.stores.sql.totals import SqlCorrections
-from django_counters.strategies.base import (
-    Outside,
-    Strategy,
-    refusal,
-    refuse_guarded,
-)
+from django_counters.strategies.base import Outside, Strategy, refusal, refuse_guarded
 from django_counters.strategies.declaring import Capabilities
 from django_counters.tables.schema import COUNTERS
 from django_counters.tenants import for_this_tenant

@@ -16,12 +16,7 @@ from django.db import connections, models, router
 from django.db.models.signals import class_prepared, post_save, pre_save
 
 from django_counters import conf
-from django_counters.errors import (
-    CounterError,
-    InitialOutOfBounds,
-    InvalidDelta,
-    UnsavedInstance,
-)
+from django_counters.errors import CounterError, InitialOutOfBounds, InvalidDelta, UnsavedInstance
 from django_counters.event import PLAIN, Event
 from django_counters.features import forgetting
 from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, note_raw

@@ -11,12 +11,7 @@ from django.db import Error, connections, models
 from django.db.transaction import TransactionManagementError
 
 from django_counters import clock
-from django_counters.errors import (
-    CounterOverflow,
-    LedgerFenced,
-    LedgerIncomplete,
-    RetryTransaction,
-)
+from django_counters.errors import CounterOverflow, LedgerFenced, LedgerIncomplete, RetryTransaction
 from django_counters.ledger.deltas import RESTORED
 from django_counters.ledger.sql import statements
 from django_counters.stores.sql.session import Session, aware

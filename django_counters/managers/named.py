@@ -13,15 +13,7 @@ from asgiref.sync import sync_to_async
 from django_counters import reading
 from django_counters.adjustments import STEP, ResetOptions
 from django_counters.adjustments.models import CounterAdjustment
-from django_counters.event import (
-    PLAIN,
-    CountOptions,
-    Event,
-    OnceOptions,
-    Tags,
-    Who,
-    event_of,
-)
+from django_counters.event import PLAIN, CountOptions, Event, OnceOptions, Tags, Who, event_of
 from django_counters.managers.rows import Row, RowsManager
 from django_counters.reading import Explanation, ReadOptions
 from django_counters.registry import registry

@@ -12,14 +12,7 @@ from django_counters.projector import ChangeGuard
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies.base import (
-    Heard,
-    Strategy,
-    Summed,
-    refusal,
-    refuse_guarded,
-    taken,
-)
+from django_counters.strategies.base import Heard, Strategy, Summed, refusal, refuse_guarded, taken
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import INT8, Amounts, Batch, Delta, Peak, Raised
 

@@ -8,12 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from django_counters.errors import (
-    CounterError,
-    CounterOverflow,
-    RecordMissing,
-    UnsupportedBounds,
-)
+from django_counters.errors import CounterError, CounterOverflow, RecordMissing, UnsupportedBounds
 from django_counters.measure import Condition, ConditionResult
 from django_counters.options import Option, is_integer
 from django_counters.stores.base import RightsStore

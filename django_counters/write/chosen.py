@@ -15,12 +15,7 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.totals import Column, SqlHeld, add_at_once
-from django_counters.strategies.base import (
-    AT_ONCE,
-    Strategy,
-    refusal,
-    refuse_guarded,
-)
+from django_counters.strategies.base import AT_ONCE, Strategy, refusal, refuse_guarded
 from django_counters.tables.schema import SLOTS
 from django_counters.tables.total import TotalField
 from django_counters.types import Batch, Delta, Effect, NewValues

@@ -66,7 +66,8 @@ def test_without_the_app_the_option_names_it() -> None:
 
 
 def test_files_are_flushed_before_the_rollup() -> None:
-    assert list(jobs())[:3] == ["buffers", "flush", "rollup"]
+    order = ["buffers", "flush", "rollup"]
+    assert [name for name in jobs() if name in order] == order
 
 
 # A child that is forked while a thread imports something would wait for that thread for ever.

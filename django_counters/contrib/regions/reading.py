@@ -135,14 +135,12 @@ class Regional:
             return True
         declared = regions()
         known = (declared.own, *declared.peers)
-        if self.region not in known and not self._was_there():
+        # It may have been renamed or removed.
+        positions = registry.positions(self.using)
+        if self.region not in known and not positions.of(source_of(self.region)):
             reason = f"the region {self.region!r} is unknown. Known regions: {', '.join(known)}"
             raise UnsupportedRegions(key=", ".join(names), reason=reason)
         return self.region == declared.own
-
-    def _was_there(self) -> bool:
-        """Return whether it was a region: it may have been renamed or removed."""
-        return bool(registry.positions(self.using).of(source_of(self.region)))
 
 
 # -- The regional counter of a record: a named counter, because two regions can't share a column.

@@ -20,12 +20,7 @@ from django_counters.contrib.regions.errors import RegionAway, UnsupportedRegion
 from django_counters.contrib.regions.marks import living, marks_of, present
 from django_counters.contrib.regions.reading import key_of
 from django_counters.contrib.regions.sql import CLOSED, Incarnation, SqlRegions, store_of
-from django_counters.errors import (
-    CeilingExceeded,
-    CounterOverflow,
-    InsufficientCount,
-    InvalidDelta,
-)
+from django_counters.errors import CeilingExceeded, CounterOverflow, InsufficientCount, InvalidDelta
 from django_counters.registry import registry
 from django_counters.stores.sql.incidents import record
 from django_counters.tables import CounterIncident

@@ -248,7 +248,8 @@ def _until(
     known: StoredSpan, by: str, start: datetime, cut: datetime, now: datetime
 ) -> Iterator[Plan]:
     """Days, then hours, then minutes, as far as they are kept; the last one of them is whole."""
-    finer = [one for one in NESTED if one in known.measure.per and _is_finer(one, by)]
+    shorter = PERIODS[: PERIODS.index(by)]
+    finer = [one for one in NESTED if one in known.measure.per and one in shorter]
     since = {one: known.complete(one, now) for one in finer}
     kept = [one for one in reversed(finer) if (since[one] or start) <= start]
     for one in kept:
@@ -257,10 +258,6 @@ def _until(
         if start < until:
             yield Plan(one, (start, until))
             start = until
-
-
-def _is_finer(one: str, by: str) -> bool:
-    return PERIODS.index(one) < PERIODS.index(by)
 
 
 def _on_clock(moment: datetime, zone: tzinfo) -> datetime:

@@ -13,10 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    connections,
-)
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
