@@ -290,7 +290,8 @@ def _left_behind(alias: str) -> Iterator[str]:
         for what, rows, remedy in feature.leftovers(alias) if tables >= {*feature.tables} else ():
             yield (
                 f"{name!r} isn't installed, and its tables still have {what} ({rows}). To do "
-                f"without it, {remedy}, then run manage.py migrate {contrib_label(name)} zero."
+                f"without it, add it again, {remedy}, run manage.py migrate {contrib_label(name)} "
+                "zero, and remove it."
             )
 
 

@@ -13,8 +13,8 @@ from django_counters.upkeep import forget_actor
 pytestmark = pytest.mark.django_db
 APP = "django_counters.contrib.holds"
 MESSAGE = (
-    f"{APP!r} isn't installed, and its tables still have {{}}. To do without it, {{}}, then run "
-    "manage.py migrate django_counters_holds zero."
+    f"{APP!r} isn't installed, and its tables still have {{}}. To do without it, add it again, "
+    "{}, run manage.py migrate django_counters_holds zero, and remove it."
 )
 
 

@@ -44,8 +44,8 @@ def test_unpublished_increments_are_not_left_behind(key: str) -> None:
         Counter.objects.increment("plain:x", using=EU.using)
     assert errors() == [
         f"{APP!r} isn't installed, and its tables still have counters with unpublished increments "
-        "(2). To do without it, publish them with manage.py counters upkeep publish, then run "
-        "manage.py migrate django_counters_regions zero."
+        "(2). To do without it, add it again, publish them with manage.py counters upkeep publish, "
+        "run manage.py migrate django_counters_regions zero, and remove it."
     ]
     exchange(EU, US)
     assert errors() == []

@@ -39,7 +39,7 @@ def test_people_are_not_left_behind() -> None:
         forget_actor("ann")
         [message] = errors()
     assert message.startswith(f"{APP!r} isn't installed, and its tables still have members")
-    assert message.endswith("run manage.py migrate django_counters_uniques zero.")
+    assert message.endswith("run manage.py migrate django_counters_uniques zero, and remove it.")
     forget_actor("ann")
     with modify_settings(INSTALLED_APPS={"remove": APP}):
         assert errors() == []

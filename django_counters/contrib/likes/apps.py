@@ -42,7 +42,7 @@ class Likes(Feature):
         from django_counters.stores.sql.session import Session
 
         if rows := Session(using).count(*self.tables):
-            yield Leftover("rows of actors", rows, "copy what you need of them, and delete them")
+            yield Leftover("rows of actors", rows, "copy what you need of them and delete them")
 
     def drifts(self, using: str) -> Iterator[Drift]:
         from django_counters.contrib.likes.upkeep import drifts

@@ -25,7 +25,7 @@ _FOLDER = __name__.rpartition(".")[0]
 
 
 class SeriesFeature(Feature):
-    """The options, job, routes and admin pages of series."""
+    """The rows, options, quotas, job, routes and admin pages of series."""
 
     kinds = (SUM, OCCURRENCE)
     options = (SERIES, QUOTAS, OCCURRENCES)
@@ -48,7 +48,7 @@ class SeriesFeature(Feature):
         return (("E025", message) for message in history_problems(declared))
 
     def imported_first(self) -> Sequence[str]:
-        return [f"{_FOLDER}.cells"]
+        return [f"{_FOLDER}.cells", f"{_FOLDER}.guards"]
 
     def functions(self, vendor: str) -> Sequence[str]:
         from django_counters.contrib.series.sql import WITHIN
@@ -77,11 +77,13 @@ class SeriesFeature(Feature):
             CounterSample._base_manager.using(using).filter(key__in=keys).delete()
 
     def leftovers(self, using: str) -> Iterator[Leftover]:
-        """Return cells: nothing reads or prunes them, and ``forget()`` reaches none."""
+        """Return cells and recorded totals: nothing prunes them, and ``forget()`` reaches none."""
         from django_counters.stores.sql.session import Session
 
-        if rows := Session(using).count(SUM.table, OCCURRENCE.table):
-            yield Leftover("cells", rows, "copy what you need of them, and delete them")
+        # The values of tags are texts alone.
+        if rows := Session(using).count(*(one for one in self.tables if one != TAGS_TABLE)):
+            left = "cells and recorded totals"
+            yield Leftover(left, rows, "copy what you need of them and delete them")
 
 
 class SeriesConfig(AppConfig):

@@ -15,7 +15,7 @@ from django_counters.contrib.series.options import SUM
 from django_counters.errors import QuotaExceeded, Shortfall
 from django_counters.measure import Measure
 from django_counters.projector import GuardsStore
-from django_counters.stores.sql.dialects.postgresql.cells import array
+from django_counters.stores.sql.dialects.cells import array
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.types import Cell, Delta, Effect
 

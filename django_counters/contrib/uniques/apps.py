@@ -51,7 +51,7 @@ class Uniques(Feature):
         from django_counters.stores.sql.session import Session
 
         if rows := Session(using).count(*self.tables):
-            yield Leftover("members and sets", rows, "copy what you need of them, and delete them")
+            yield Leftover("members and sets", rows, "copy what you need of them and delete them")
 
     def findings(self, using: str) -> Iterator[Finding]:
         from django_counters.contrib.uniques.upkeep import pending

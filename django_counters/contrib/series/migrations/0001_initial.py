@@ -22,6 +22,14 @@ def leave_room_in_pages(apps: Any, schema_editor: Any) -> None:
             schema_editor.execute(f"ALTER TABLE {table} SET (fillfactor = {percent})")
 
 
+def forget_periods(apps: Any, schema_editor: Any) -> None:
+    """Forget since when periods are counted: without their cells they would read as zeros."""
+    measures = apps.get_model("django_counters", "CounterMeasure")
+    alias = schema_editor.connection.alias
+    if router.allow_migrate_model(alias, measures):
+        measures.objects.using(alias).update(periods={})
+
+
 class Migration(migrations.Migration):
     initial = True
 
@@ -219,5 +227,5 @@ class Migration(migrations.Migration):
                 "db_table": "django_counters_countersample",
             },
         ),
-        migrations.RunPython(leave_room_in_pages, migrations.RunPython.noop),
+        migrations.RunPython(leave_room_in_pages, forget_periods),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django_counters.effects import sharded_kinds
@@ -29,6 +29,11 @@ NUMBERED_PERIODS = Kind("numbered", "", "", "mpskd", order=0)
 def names(letters: str) -> list[str]:
     """The names of columns."""
     return [COLUMNS[letter][0] for letter in letters]
+
+
+def array(values: Iterable[object]) -> str:
+    """An array of PostgreSQL, of what needs no quotes."""
+    return f"{{{','.join(map(str, values))}}}"
 
 
 def insert(kind: Kind, source: str, added: str = "t.value + EXCLUDED.value") -> str:

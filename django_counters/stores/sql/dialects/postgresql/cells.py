@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django_counters.measure import Kind
-from django_counters.stores.sql.dialects.cells import COLUMNS, Cells, insert
+from django_counters.stores.sql.dialects.cells import COLUMNS, Cells, array, insert
 
 # The code of an error of the function of a guard. Its detail has numbers.
 GUARD_REFUSED = "QC001"
@@ -96,11 +96,6 @@ class PostgresCells(Cells):
                 return None
             params += (*(column[0] for column in columns.values()), periods, starts)
         return tuple(params)
-
-
-def array(values: Iterable[object]) -> str:
-    """An array of what needs no quotes."""
-    return f"{{{','.join(map(str, values))}}}"
 
 
 def _texts(values: Iterable[str]) -> str:
