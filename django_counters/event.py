@@ -1,4 +1,4 @@
-"""The facts of a change beside its amount: its time, its kind and its actor."""
+"""The facts of a change beside its amount: its time, its tags and its actor."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from django_counters.measure import Kind
 if TYPE_CHECKING:
     from django_counters.projector import ChangeGuard
 
-# -- The frozen values that pass between the rooms, and the rules for keys and deltas.
+# -- Frozen values that pass between the parts of the core, and the rules for keys and deltas.
 
 K = TypeVar("K", bound=Hashable)
 # By how much callers count a field; a `Decimal` if it has decimal places.

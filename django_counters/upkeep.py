@@ -113,10 +113,8 @@ def attempted(
             yield app, result
 
 
-# Former names of fields and models, as migrations say: the amount under them is theirs.
-
-
 # -- Where increments wait for their rollup, also under former names of fields and models.
+# Migrations tell the former names: the amount under them belongs to the present ones.
 
 
 class _Rename(NamedTuple):
@@ -338,7 +336,7 @@ def _without_field(kinds: Iterable[ContentType]) -> Iterator[tuple[ContentType, 
             yield from ((kind, name) for name in named if column_of(model, name) is None)
 
 
-# -- The upkeep of counting by period: its names, and expired periods.
+# -- The measures that a database holds, and their names.
 
 
 def declared_measures(using: str) -> Iterator[Measure]:

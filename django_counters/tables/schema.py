@@ -139,8 +139,6 @@ class ShardColumns(models.Model):
 # -- Increments of counters of records that wait for their rollup: a few rows each.
 
 RECORD_ID_LENGTH = 255
-# -- The counting by period and by tag, and which values its tags have.
-
 NAME_LENGTH = 100
 
 
@@ -449,8 +447,8 @@ def horizon_of(using: str) -> CounterHorizon:
 
 
 # -- The tables that are counted with, for those who stand below their models.
-# `Counter`, `SlottedCounter` and `CounterDelta` have managers that need all other rooms, so these
-# models stand above them. Their columns stand in this room, as abstract models.
+# `Counter`, `SlottedCounter` and `CounterDelta` have managers that need the whole core, so these
+# models stand above it. Their columns stand here, as abstract models.
 
 _Columns = TypeVar("_Columns", bound=models.Model)
 
@@ -463,7 +461,7 @@ class Standing(Generic[_Columns]):
 
     @cached_property
     def model(self) -> type[_Columns]:
-        """The model. Code in these rooms must not use its manager."""
+        """The model. Code of the core must not use its manager."""
         model: type[_Columns] = apps.get_model("django_counters", self._name)
         return model
 
@@ -499,6 +497,8 @@ def databases() -> list[str]:
     others = {alias for one in features() for alias in one.foreign_databases()}
     return [alias for alias in connections if alias not in others and COUNTERS.stands_in(alias)]
 
+
+# -- Measures: how the counters of a namespace or a field are counted by period and by actor.
 
 MEASURE_LENGTH = 255
 SECRET_LENGTH = 32

@@ -266,9 +266,6 @@ def _in_two_steps(
         return ConditionResult(True, value)
 
 
-# Batches, and the signal of changes.
-
-
 # -- Changes of counters, before they are made, and the signal of those that are done.
 
 
@@ -366,7 +363,7 @@ class Change(NamedTuple):
         token: counts once, however often it is asked for.
         immediately: now, and not when the caller's transaction commits.
         collects: a collector that is open takes it.
-        event: when it happened, of what kind it is, and who did it.
+        event: when it happened, its tags, and who did it.
     """
 
     ref: Ref
@@ -383,7 +380,7 @@ class Change(NamedTuple):
         """The delta for a strategy.
 
         Raises:
-            CounterError: the counter has a condition; see `write.conditions`.
+            CounterError: the counter has a condition; see `measure.Condition`.
         """
         if self.ref.measure is not None:
             refuse_without_condition(self.ref.measure, self.ref.label)

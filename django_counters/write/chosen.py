@@ -79,7 +79,7 @@ def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldC
 
 
 def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
-    """FieldChange fields of all records of a queryset, or of none; how many records there are.
+    """Change fields of all records of a queryset, or of none; how many records there are.
 
     Cached counters come last, as it is counted anywhere: at once, or when the caller commits.
     """
@@ -113,7 +113,7 @@ def count(rows: Rows, using: str, changes: Sequence[FieldChange]) -> int:
 def _in_one_statement(
     rows: Rows, using: str, changes: Sequence[FieldChange]
 ) -> list[tuple[Any, ...]] | None:
-    """FieldChange exact fields of one table; None where that cannot be, or is refused."""
+    """Change exact fields of one table; None where that cannot be, or is refused."""
     owner = changes[0].owner
     if not all(change.is_exact and change.owner is owner for change in changes):
         return None

@@ -83,10 +83,7 @@ class CellProjector:
         stored = known.ensure(measure)
         text = _encoded(stored, named, key)
         if text and admits:
-            tags_of = known.beside.get(SqlTags) or known.beside.setdefault(
-                SqlTags, SqlTags(known.using)
-            )
-            text = tags_of.admitted(measure, stored, text)
+            text = _tags_of(known).admitted(measure, stored, text)
         if moment is None:
             # Most changes are made now, and nearly all in the same minute as the one before.
             minute = now.replace(second=0, microsecond=0)
@@ -105,10 +102,7 @@ class CellProjector:
 
     def admitted(self, measure: Measure, stored: Stored, tags: str, using: str) -> str:
         """Return the tags of a cell with ``~`` for each value that is not counted apart."""
-        known = registry.measures(using).beside
-        tags_of = known.get(SqlTags) or known.setdefault(SqlTags, SqlTags(using))
-        admitted: str = tags_of.admitted(measure, stored, tags)
-        return admitted
+        return _tags_of(registry.measures(using)).admitted(measure, stored, tags)
 
     def with_derived(self, sums: Sums[str], measures: Mapping[int, Measure]) -> Sums[str]:
         """Return sums of cells, and of what is derived from them."""
@@ -120,6 +114,13 @@ class CellProjector:
 
 
 PROJECTOR = CellProjector()
+
+
+def _tags_of(known: SqlMeasures) -> SqlTags:
+    found: SqlTags = known.beside.get(SqlTags) or known.beside.setdefault(
+        SqlTags, SqlTags(known.using)
+    )
+    return found
 
 
 def _check_who(key: str, by: int, who: Who, *, is_named: bool) -> None:

@@ -1,4 +1,4 @@
-"""Statements of recorded totals: written in one statement, and deleted in small ones."""
+"""Statements of recorded totals, and the function of PostgreSQL that looks at quotas."""
 
 from __future__ import annotations
 

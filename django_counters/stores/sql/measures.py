@@ -1,4 +1,4 @@
-"""The rows of measures in one database, and the values of their tags."""
+"""The rows of measures in one database."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class LandingStatements:
         )
 
 
-# -- The statements about rows that make a change count; see `conditions`.
+# -- The statements about rows that make a change count; see `measure.ConditionKind`.
 
 
 class Conditions:
