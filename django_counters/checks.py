@@ -19,13 +19,14 @@ from django_counters import clock
 from django_counters.access import ACTIONS
 from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.errors import InvalidConfiguration
-from django_counters.features import Feature, absent, contrib_label, features, installed
+from django_counters.features import Feature, Leftover, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
 from django_counters.hints import HINTS, hint_of
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.registry import ledgers
 from django_counters.stores.sql.dialects import DIALECTS
+from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterSource
 from django_counters.tables.schema import databases
 from django_counters.tenants import SETTING as TENANT
@@ -287,7 +288,12 @@ def _left_behind(alias: str) -> Iterator[str]:
         return
     tables = set(connections[alias].introspection.table_names())
     for name, feature in removed.items():
-        for what, rows, remedy in feature.leftovers(alias) if tables >= {*feature.tables} else ():
+        if not tables >= {*feature.tables}:
+            continue
+        left = [*feature.leftovers(alias)]
+        if feature.left and (rows := Session(alias).count(*feature.tables)):
+            left.append(Leftover(feature.left, rows, "copy what you need of them and delete them"))
+        for what, rows, remedy in left:
             yield (
                 f"{name!r} isn't installed, and its tables still have {what} ({rows}). To do "
                 f"without it, add it again, {remedy}, run manage.py migrate {contrib_label(name)} "

@@ -464,8 +464,11 @@ class Feature:
     #: check compares what routers say of both.
     tables: Sequence[str] = ()
 
+    #: What people call these rows, if they must not be left behind when the app is removed.
+    left: str = ""
+
     def leftovers(self, using: str) -> Iterator[Leftover]:  # noqa: ARG002
-        """Return the rows that must not be left behind when the app is removed.
+        """Return the rows, if only some of them must not be left behind.
 
         Called by ``check --database`` while the app is in `django_counters.contrib`, isn't
         installed, and its `tables` exist. It imports no models.

@@ -29,9 +29,9 @@ def test_cells_are_not_left_behind() -> None:
     with modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}):
         [message] = errors()
     assert message == (
-        f"{APP!r} isn't installed, and its tables still have cells and recorded totals (1). To do "
-        "without it, add it again, copy what you need of them and delete them, run manage.py "
-        "migrate django_counters_series zero, and remove it."
+        f"{APP!r} isn't installed, and its tables still have cells, values of tags and recorded "
+        "totals (1). To do without it, add it again, copy what you need of them and delete them, "
+        "run manage.py migrate django_counters_series zero, and remove it."
     )
     CounterCell.objects.all().delete()
     with modify_settings(INSTALLED_APPS={"remove": [APP, *OTHERS]}):

@@ -28,7 +28,8 @@ def test_ranks_are_not_left_behind() -> None:
         [message] = errors()
     assert message == (
         f"{APP!r} isn't installed, and its tables still have ranks (2). To do without it, add it "
-        "again, delete them, run manage.py migrate django_counters_top zero, and remove it."
+        "again, copy what you need of them and delete them, run manage.py migrate "
+        "django_counters_top zero, and remove it."
     )
     CounterRank.objects.all().delete()
     with modify_settings(INSTALLED_APPS={"remove": APP}):

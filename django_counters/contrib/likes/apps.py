@@ -8,7 +8,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.contrib.likes.options import ONCE
-from django_counters.features import Drift, Feature, Leftover
+from django_counters.features import Drift, Feature
 
 
 class Likes(Feature):
@@ -16,6 +16,7 @@ class Likes(Feature):
 
     options = (ONCE,)
     tables = ("django_counters_counteractor",)
+    left = "rows of actors"
 
     def hints(self) -> Mapping[str, str]:
         return {
@@ -36,13 +37,6 @@ class Likes(Feature):
         from django_counters.contrib.likes.upkeep import forget_person
 
         return forget_person(actor, using, keep_counts=keep_counts, dry_run=dry_run)
-
-    def leftovers(self, using: str) -> Iterator[Leftover]:
-        """Return the rows of actors: ``forget()`` and ``counters forget-actor`` reach none."""
-        from django_counters.stores.sql.session import Session
-
-        if rows := Session(using).count(*self.tables):
-            yield Leftover("rows of actors", rows, "copy what you need of them and delete them")
 
     def drifts(self, using: str) -> Iterator[Drift]:
         from django_counters.contrib.likes.upkeep import drifts

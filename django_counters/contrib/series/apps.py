@@ -19,7 +19,7 @@ from django_counters.contrib.series.options import (
     TAGS_TABLE,
     history_problems,
 )
-from django_counters.features import Feature, Job, Leftover
+from django_counters.features import Feature, Job
 
 _FOLDER = __name__.rpartition(".")[0]
 
@@ -32,6 +32,7 @@ class SeriesFeature(Feature):
     projector = f"{_FOLDER}.cells.PROJECTOR"
     namespace_options = OPTIONS
     tables = (SUM.table, OCCURRENCE.table, TAGS_TABLE, "django_counters_countersample")
+    left = "cells, values of tags and recorded totals"
     rest = f"{_FOLDER}.rest"
     reads: Mapping[str, str] = {"history": "django_counters.view_counter"}
     panel = f"{_FOLDER}.admin.SeriesPanel"
@@ -75,15 +76,6 @@ class SeriesFeature(Feature):
 
         if not owner:
             CounterSample._base_manager.using(using).filter(key__in=keys).delete()
-
-    def leftovers(self, using: str) -> Iterator[Leftover]:
-        """Return cells and recorded totals: nothing prunes them, and ``forget()`` reaches none."""
-        from django_counters.stores.sql.session import Session
-
-        # The values of tags are texts alone.
-        if rows := Session(using).count(*(one for one in self.tables if one != TAGS_TABLE)):
-            left = "cells and recorded totals"
-            yield Leftover(left, rows, "copy what you need of them and delete them")
 
 
 class SeriesConfig(AppConfig):

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.options import finest_first, period_problems
-from django_counters.features import Feature, Leftover
+from django_counters.features import Feature
 from django_counters.measure import Kind
 from django_counters.options import Option, Projection
 
@@ -64,6 +64,7 @@ class Top(Feature):
     kinds = (RANK,)
     options = (TOP,)
     tables = (RANK.table,)
+    left = "ranks"
     rest = f"{_FOLDER}.rest"
     panel = f"{_FOLDER}.admin.PlacesPanel"
     section = f"{_FOLDER}.admin.LargestSection"
@@ -75,13 +76,6 @@ class Top(Feature):
             "E034": 'top is a list of periods such as ["day", "week"], for exact and cached '
             "counters.",
         }
-
-    def leftovers(self, using: str) -> Iterator[Leftover]:
-        """Return ranks: ``forget()`` reaches none."""
-        from django_counters.stores.sql.session import Session
-
-        if rows := Session(using).count(*self.tables):
-            yield Leftover("ranks", rows, "delete them")
 
 
 class TopConfig(AppConfig):

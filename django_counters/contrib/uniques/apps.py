@@ -9,7 +9,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.contrib.uniques.options import MEMBER, SETS_TABLE, UNIQUE
-from django_counters.features import Feature, Leftover
+from django_counters.features import Feature
 
 if TYPE_CHECKING:
     from django_counters.features import Finding
@@ -23,6 +23,7 @@ class Uniques(Feature):
     kinds = (MEMBER,)
     options = (UNIQUE,)
     tables = (MEMBER.table, SETS_TABLE)
+    left = "members and sets"
     rest = f"{_FOLDER}.rest"
     panel = f"{_FOLDER}.admin.PeoplePanel"
 
@@ -45,13 +46,6 @@ class Uniques(Feature):
         from django_counters.contrib.uniques.upkeep import forget_member
 
         return {"sets": forget_member(actor, using, keep_counts=keep_counts, dry_run=dry_run)}
-
-    def leftovers(self, using: str) -> Iterator[Leftover]:
-        """Return members and sets: ``forget()`` and ``counters forget-actor`` reach none."""
-        from django_counters.stores.sql.session import Session
-
-        if rows := Session(using).count(*self.tables):
-            yield Leftover("members and sets", rows, "copy what you need of them and delete them")
 
     def findings(self, using: str) -> Iterator[Finding]:
         from django_counters.contrib.uniques.upkeep import pending
