@@ -15,6 +15,10 @@ from django_counters.measure import Kind, Measure
 from django_counters.projector import Projector
 
 
+class UnknownKind(ValueError):
+    """A row is of a kind that no installed app has."""
+
+
 class _Kinds:
     """The kinds of the installed apps, and their projector."""
 
@@ -98,11 +102,11 @@ def kind_named(name: str) -> Kind:
     """Return the kind that has a name, as in pages of buffers and files.
 
     Raises:
-        ValueError: no installed app has it.
+        UnknownKind: no installed app has it.
     """
     kind = _kinds().named.get(name)
     if kind is None:
-        raise ValueError(f"no installed app has the kind {name!r}")
+        raise UnknownKind(f"no installed app has the kind {name!r}")
     return kind
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from django_counters.clock import utc
-from django_counters.effects import kind_marked, kind_of_members
+from django_counters.effects import UnknownKind, kind_marked, kind_of_members
 from django_counters.measure import HIGHEST, REGISTERS
 from django_counters.types import Cell
 
@@ -24,10 +24,6 @@ CELL = "#"
 COUNT, RANKS = "#n", "#r"
 # Registers of one field. Each of them is a character, this one where no member was seen.
 CHUNK, NOBODY = 256, "0"
-
-
-class UnknownKind(ValueError):
-    """A field is of a kind that no installed app has."""
 
 
 class SlotKeys:

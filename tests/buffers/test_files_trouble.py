@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import transaction
+from django.test import modify_settings
 
 from django_counters.contrib import buffers
 from django_counters.contrib.buffers import files as writing
@@ -24,9 +25,10 @@ from django_counters.contrib.buffers.process import buffers as present
 from django_counters.errors import CounterUnavailable
 from django_counters.metrics.doctor import examine
 from django_counters.models import Counter, CounterIncident
+from django_counters.testing import override_counters
 from django_counters.types import INT8
 from django_counters.write.pages import Entry
-from tests.buffers.buffering import landed
+from tests.buffers.buffering import LATER, landed
 from tests.buffers.filing import _inner, _root, die, files  # noqa: F401 - fixtures
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -206,6 +208,28 @@ class TestDamage:
         first.write_bytes(data)
         assert adopt().files == 2
         assert landed() == 14
+
+    def test_a_later_file_waits_for_one_of_an_absent_app(self, root: Path) -> None:
+        Counter.objects.increment("seen:home", 7)
+        (first,) = files(root)
+        head = read(first).head
+        die()
+        second = first.with_name(f"{head.number + 1:016d}")
+        made = File(second, head._replace(number=head.number + 1), 10)
+        made.cells[made.write("seen:home") or 0] = 7
+        made.close()
+        absent = [f"django_counters.contrib.{name}" for name in ("series", "top", "uniques")]
+        plain = {"BUFFER": {**LATER, "directory": str(root)}}
+        with (
+            modify_settings(INSTALLED_APPS={"remove": absent}),
+            override_counters(hits=plain, seen=plain),
+        ):
+            report = adopt()
+        problem = "no installed app has the kind 'sum': add its app to INSTALLED_APPS"
+        assert report == (0, {str(first): problem}, {})
+        assert files(root) == [first, second]
+        assert adopt().files == 2
+        assert landed("seen:home") == 14
 
     def test_other_things_in_the_directory(self, root: Path) -> None:
         Counter.objects.increment("hits:home", 7)

@@ -34,6 +34,7 @@ from uuid import uuid4
 from django_counters import clock
 from django_counters.contrib.buffers.options import Buffering
 from django_counters.contrib.buffers.pages import entry_in, text_of
+from django_counters.effects import UnknownKind
 from django_counters.stores.sql.session import part_of
 from django_counters.strategies.declaring import Recipe
 from django_counters.types import INT8, check_key
@@ -347,13 +348,16 @@ def read(path: Path) -> FileContents:
 
     Raises:
         Foreign: no buffer of this user has written it, or its head is damaged.
-        Unreadable: another version has written it.
+        Unreadable: another version has written it, or it has rows of an app that isn't installed.
         OSError: it can't be read.
     """
     try:
         return _read(path)
     except (Unreadable, OSError):
         raise
+    except UnknownKind as error:
+        # Later files wait: once they were counted, it would count as a repeat.
+        raise Unreadable(f"{error}: add its app to INSTALLED_APPS") from error
     except Exception as error:
         # Its checks are right, and no buffer writes what is in it.
         raise Foreign(f"it is no file of a buffer: {error!r}") from error

@@ -66,6 +66,7 @@ def entry_in(text: str) -> Entry:
     """Return the entry of a text.
 
     Raises:
+        UnknownKind: it has rows of an app that isn't installed.
         ValueError: the text isn't an entry.
     """
     if " " not in text:
