@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from django.test import override_settings
+from django.test import modify_settings, override_settings
 
 from django_counters import clock
 from django_counters.contrib import buffers
@@ -17,10 +17,11 @@ from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.streams.publishing import Publisher
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.models import Counter, CounterIncident
-from tests.buffers.buffering import landed
+from django_counters.testing import override_counters
+from tests.buffers.buffering import LATER, landed
 from tests.redis.proxy import Proxy, proxied
 from tests.streams.conftest import Clicks
-from tests.streams.published import numbers, publish, published, reached
+from tests.streams.published import again, numbers, publish, published, reached
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("publishing")]
 
@@ -50,6 +51,27 @@ def test_sums_are_counted_by_the_consumer(clicks: Clicks, inner: str) -> None:
     assert (done.messages, done.counters, done.repeats) == (1, 2, 0)
     assert (landed("hits:about"), landed(), Counter.objects.value("hits:home")) == (1, 7, 8)
     assert not CounterIncident.objects.exists()
+
+
+def test_totals_are_counted_by_a_consumer_without_the_app_of_their_periods(clicks: Clicks) -> None:
+    publish(7, "seen:a")
+    absent = [f"django_counters.contrib.{name}" for name in ("series", "top", "uniques")]
+    to = {"BUFFER": {**LATER, "to": "clicks"}}
+    with (
+        modify_settings(INSTALLED_APPS={"remove": absent}),
+        override_counters(seen=to, many=to),
+    ):
+        done = clicks.consumer().turn()
+        assert (done.messages, done.poison, done.quarantined) == (1, 0, {})
+        assert landed("seen:a") == 7
+        (page,) = published(clicks)
+        again(clicks, page)
+        assert clicks.consumer().turn().repeats == 1
+    assert not CounterCell.objects.exists()
+    (incident,) = CounterIncident.objects.all()
+    field = next(field for field in page["sums"] if field != "seen:a")
+    assert incident.detail["reason"] == "strange"
+    assert incident.detail["fields"] == {f"{page['incarnation']} 1 {field}": "7"}
 
 
 def test_messages_of_others_are_decoded(clicks: Clicks) -> None:

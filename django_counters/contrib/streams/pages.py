@@ -265,17 +265,19 @@ class MessagePage:
             PageOverflow: a sum of several messages doesn't fit. Roll back, and count fewer.
         """
         histories = Histories(self._published, self._using)
-        refused = list[Publication]()
+        refused, strange = list[Publication](), {**self._strange}
         for publication in histories.fresh:
             # A namespace that doesn't publish to this stream may have a bound.
             if all(self._publishes(registry.policy(key)) for key, _ in publication.sums):
                 self._add_published(publication)
+                for field, by in publication.unknown.items():
+                    strange[f"{publication.name} {field}"] = by
             else:
                 refused.append(publication)
         self.repeats = histories.repeats
         moves = [*moves, *histories.moves]
-        cells, strange = self._cells, self._strange
-        parcel = Parcel("", source, self._sums, cells=cells, strange=strange, moves=moves)
+        sums, cells = self._sums, self._cells
+        parcel = Parcel("", source, sums, cells=cells, strange=strange, moves=moves)
         landed = landing.land([parcel], divisible=self.messages > 1)
         histories.tell(landed)
         for publication in refused:

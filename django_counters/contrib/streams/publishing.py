@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
@@ -14,6 +14,7 @@ from django_counters import clock
 from django_counters.contrib.streams.declared import Stream, streams
 from django_counters.contrib.streams.kafka import MISSING, topic_of
 from django_counters.contrib.streams.redis import RedisOutlet
+from django_counters.effects import UnknownKind
 from django_counters.errors import InvalidConfiguration
 from django_counters.redis.keys import cell_field, cell_in
 from django_counters.strategies.declaring import Recipe
@@ -33,6 +34,7 @@ class Publication(NamedTuple):
         incarnation: the history that it is in: of one buffer in one process.
         number: its place in the history, from 1 on. No other page of the history has it.
         sums: the amounts of counters and their cells.
+        unknown: in a consumer, the amounts of cells of apps that aren't installed there, by field.
     """
 
     page: str
@@ -40,6 +42,7 @@ class Publication(NamedTuple):
     incarnation: str
     number: int
     sums: Sums[str]
+    unknown: Mapping[str, str] = {}
 
     @property
     def at(self) -> datetime:
@@ -76,7 +79,8 @@ def publication_in(text: str, stream: str) -> Publication:
         ValueError, TypeError, LookupError, AttributeError, OverflowError: it isn't a publication.
     """
     data = json.loads(signer(stream).unsign(text))
-    publication = Publication(**{**data, "sums": dict(_sums_in(data["sums"]))})
+    sums, unknown = _sums_in(data["sums"])
+    publication = Publication(**{**data, "sums": sums, "unknown": unknown})
     ids = (publication.page, publication.incarnation)
     if any(UUID(text).hex != text for text in ids) or not _is_whole(publication.number, 1):
         raise ValueError(f"{publication.name} isn't a page of a buffer.")
@@ -89,14 +93,21 @@ def _field(key: str, cell: Cell | None) -> str:
     return key if cell is None else cell_field(cell, key)
 
 
-def _sums_in(data: Mapping[str, Any]) -> Iterator[tuple[tuple[str, Cell | None], int]]:
+def _sums_in(data: Mapping[str, Any]) -> tuple[Sums[str], dict[str, str]]:
+    sums: dict[tuple[str, Cell | None], int] = {}
+    unknown: dict[str, str] = {}
     for field, by in data.items():
-        key, cell = cell_in(field) or (field, None)
-        if reason := why_no_key(key):
-            raise ValueError(f"{field!r} isn't a counter: {reason}.")
         if not _is_whole(by):
             raise ValueError(f"{by!r} isn't a change of {field!r}.")
-        yield (key, cell), by
+        try:
+            key, cell = cell_in(field) or (field, None)
+        except UnknownKind:
+            unknown[field] = str(by)
+            continue
+        if reason := why_no_key(key):
+            raise ValueError(f"{field!r} isn't a counter: {reason}.")
+        sums[key, cell] = by
+    return sums, unknown
 
 
 def _is_whole(number: object, low: int | None = None) -> bool:
