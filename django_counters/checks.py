@@ -131,9 +131,6 @@ def _names_of(feature: Feature) -> set[tuple[str, str]]:
     names |= {("strategy", name) for name in feature.strategies}
     names |= {("sub-command", name) for name in feature.commands}
     names |= {("outlet", name) for name in feature.outlets()}
-    names |= {("kind", kind.name) for kind in feature.kinds}
-    names |= {("order of a kind", str(kind.order)) for kind in feature.kinds}
-    names |= {("mark of a kind", kind.mark) for kind in feature.kinds if kind.mark}
     if feature.rest and apps.is_installed("rest_framework"):
         # Also of the routes that the module includes. Its other keys are views.
         routes = get_resolver(feature.rest).reverse_dict

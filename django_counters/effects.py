@@ -26,12 +26,13 @@ class _Kinds:
         self.configs = apps.app_configs if apps.apps_ready else None
         added = (kind for feature in features() for kind in feature.kinds)
         self.ordered = ordered = sorted(added, key=lambda kind: kind.order)
-        _check_distinct(ordered)
-        self.named = {kind.name: kind for kind in ordered}
-        self.marked = {
-            kind.mark: kind for kind in reversed(ordered) if kind.mark or kind.is_sharded
-        }
-        self.of_members = sets = next((kind for kind in ordered if kind.has_members), None)
+        # One kind that is pending in Redis can have no mark.
+        marked = [one for one in ordered if one.mark or not (one.derived or one.has_members)]
+        of_members = [one for one in ordered if one.has_members]
+        _distinct("order", ordered)
+        self.named = _distinct("name", ordered)
+        self.marked = _distinct("mark", marked)
+        self.of_members = sets = _distinct("has_members", of_members).get(True)
         # A change asks both of its measure. There are as many as namespaces and fields.
         self.stored = lru_cache(1_000)(
             lambda m: tuple(kind.known_as(period) for kind in ordered for period in m.by(kind))
@@ -56,18 +57,19 @@ def _kinds() -> _Kinds:
     return _made[0]
 
 
-def _check_distinct(kinds: Sequence[Kind]) -> None:
-    for attribute in ("name", "order", "mark", "has_members"):
-        known: dict[object, Kind] = {}
-        for kind in kinds:
-            value = getattr(kind, attribute)
-            other = known.setdefault(value, kind)
-            if other is not kind and value:
-                problem = (
-                    f"The kinds {other!r} ({other.table}) and {kind!r} ({kind.table}) have the "
-                    f"same {attribute} {value!r}. Give the kind of your app another one."
-                )
-                raise ImproperlyConfigured(problem)
+def _distinct(attribute: str, kinds: Sequence[Kind]) -> dict[Any, Kind]:
+    """Return the kinds by an attribute."""
+    known: dict[Any, Kind] = {}
+    for kind in kinds:
+        value = getattr(kind, attribute)
+        other = known.setdefault(value, kind)
+        if other is not kind:
+            problem = (
+                f"The kinds {other!r} ({other.table}) and {kind!r} ({kind.table}) have the "
+                f"same {attribute} {value!r}. Give the kind of your app another one."
+            )
+            raise ImproperlyConfigured(problem)
+    return known
 
 
 def projector() -> Projector | None:

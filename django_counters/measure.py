@@ -160,7 +160,7 @@ class Kind:
         derived: whether rows are sums of cells over the columns that they don't have. They are made
             when these cells are written.
         mark: a letter that stands for the kind in Redis, if its rows have numbers and are pending
-            there.
+            there. The sums of `django_counters.contrib.series` have none.
         lands: the dotted path of a function that keeps the members that land, if rows have some:
             ``lands(session, members, more)`` takes members by `Place`, and lists of what else was
             pending of each place.

@@ -307,9 +307,6 @@ def second(name: str = "shop.second", **declared: Any) -> Any:
         ({"tallies": Moods.tallies}, "metric: 'moods_cheered_total'"),
         ({"gauges": Moods.gauges}, "metric: 'moods_sad_counters'"),
         ({"rest": "tests.extension.rest"}, "route: 'cheer'"),
-        ({"kinds": Moods.kinds}, "kind: 'streak'"),
-        ({"kinds": Moods.kinds}, "order of a kind: '2000'"),
-        ({"kinds": Moods.kinds}, "mark of a kind: 'z'"),
     ],
 )
 def test_two_apps_that_declare_one_name_are_named(

@@ -22,6 +22,7 @@ from django.test.utils import CaptureQueriesContext
 from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.options import SUM
 from django_counters.contrib.series.upkeep import prune_cells
 from django_counters.effects import kinds
 from django_counters.measure import Kind
@@ -206,24 +207,29 @@ def test_a_project_that_lists_the_app_first() -> None:
 OTHER = replace(STREAK, name="other", mark="y", order=3000)
 
 
+NONE = replace(OTHER, order=0)
+
+
 @pytest.mark.parametrize(
-    ("kind", "attribute"),
+    ("added", "first", "attribute"),
     [
-        (replace(OTHER, name="streak"), "name 'streak'"),
-        (replace(OTHER, order=2000), "order 2000"),
-        (replace(OTHER, mark="z"), "mark 'z'"),
+        ([replace(OTHER, name="streak")], STREAK, "name 'streak'"),
+        ([replace(OTHER, order=2000)], STREAK, "order 2000"),
+        ([NONE, replace(NONE, name="more", mark="x")], NONE, "order 0"),
+        ([replace(OTHER, mark="z")], STREAK, "mark 'z'"),
+        ([replace(OTHER, mark="")], SUM, "mark ''"),
     ],
 )
 def test_kinds_of_two_apps_differ(
-    kind: Kind, attribute: str, monkeypatch: pytest.MonkeyPatch
+    added: list[Kind], first: Kind, attribute: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def install(added: Kind) -> None:
-        both = {**apps.app_configs, "second": second(kinds=[added])}
+    def install(*kinds: Kind) -> None:
+        both = {**apps.app_configs, "second": second(kinds=kinds)}
         monkeypatch.setattr(apps, "app_configs", both)
 
     install(OTHER)
     assert [*kinds()][-2:] == [TAGGED, OTHER]
-    install(kind)
-    names = rf"'streak' \(moods_streak\) and '{kind.name}' \(moods_streak\)"
+    install(*added)
+    names = rf"{first!r} \({first.table}\) and {added[-1]!r} \(moods_streak\)"
     with pytest.raises(ImproperlyConfigured, match=f"{names} have the same {attribute}"):
         kinds()
