@@ -429,19 +429,21 @@ def conflicts(
     strategy: Declaration, bounds: Bounds, given: Mapping[str, Any], *, of_field: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield which projections cannot stand beside a strategy, bounds and each other."""
-    options, conditions = projected_options(given), list[str]()
+    options = projected_options(given)
+    alone: dict[str, list[str]] = {"condition": [], "guard": []}
     for one in projections():
         code = one.in_fields if of_field else one.in_namespaces
         for message in one.against(
             **options, strategy=strategy.name, can=strategy.can, bounds=bounds
         ):
             yield code, message
-        condition = None if any(one.problems(**options)) else one.make(**options).get("condition")
-        if condition is not None:
-            conditions.append(condition.option)
-            if len(conditions) > 1:
-                both = " and ".join(conditions)
-                yield code, f"{both} each count on a condition of their own. Remove one of them."
+        made = {} if any(one.problems(**options)) else one.make(**options)
+        for part, names in alone.items():
+            if made.get(part) is not None:
+                names.append((*(option.name for option in one.options), *one.takes)[0])
+                if len(names) > 1:
+                    both = " and ".join(names)
+                    yield code, f"{both} each declare a {part}. Remove one of them."
 
 
 def unheld(

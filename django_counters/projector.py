@@ -2,7 +2,8 @@
 
 An option of an app declares a guard: its `options.Projection` makes ``{"guard":
 Guarding}``. A guard looks at a change after its effects, in the same statement, and can refuse it,
-as a quota does.
+as a quota does. It is asked even if the change has no effects. A counter has one at most, and
+checks refuse two.
 """
 
 from __future__ import annotations

@@ -398,29 +398,30 @@ class Change(NamedTuple):
         if ref.measure is None and self.event is PLAIN:
             # The common case: this runs once for each increment.
             return Delta(ref.key, self.by, bounds, self.route)
-        event = self.event
-        if ref.measure is not None and ref.measure.condition is not None:
-            if not stored_periods(ref.measure) and event.at is None and event.tags is None:
+        event, measure = self.event, ref.measure
+        guarding = None if measure is None else measure.guard
+        if measure is not None and measure.condition is not None:
+            is_alone = guarding is None and not stored_periods(measure)
+            if is_alone and event.at is None and event.tags is None:
                 return Delta(ref.key, self.by, bounds, self.route)
             # An actor who takes something back stays in the sets of distinct actors.
-            seen = names_members(ref.measure) and self.by > 0
+            seen = names_members(measure) and self.by > 0
             event = event if seen else event._replace(who=None)
-        measure = ref.measure
+        known = registry.measures(ref.using)
+        effects: tuple[Effect, ...] = ()
         if measure is None or measure.projector is None:
             _refuse_event(ref.label, event)
-            return Delta(ref.key, self.by, bounds, self.route)
-        # As `effects_of`, without this call.
-        known = registry.measures(ref.using)
-        effects = measure.projector.effects(
-            measure,
-            ref.label,
-            self.by,
-            event,
-            known=known,
-            admits=not ref.recipe.can.outside,
-            token=self.token,
-        )
-        guarding = measure.guard
+        else:
+            # As `effects_of`, without this call.
+            effects = measure.projector.effects(
+                measure,
+                ref.label,
+                self.by,
+                event,
+                known=known,
+                admits=not ref.recipe.can.outside,
+                token=self.token,
+            )
         guard = None if guarding is None else guarding.guard(measure, effects, known)
         told = "" if self.token is None else self.event.text
         return Delta(ref.key, self.by, bounds, self.route, effects, guard, told)

@@ -152,7 +152,7 @@ def test_forgetting_a_counter_forgets_its_vouchers() -> None:
 
 
 def test_a_counter_has_one_condition(settings: Any) -> None:
-    both = "once and vouchers each count on a condition of their own. Remove one of them."
+    both = "once and vouchers each declare a condition. Remove one of them."
     settings.COUNTERS = {"points": {"ONCE": True, "VOUCHERS": True}}
     (error,) = check_setting()
     assert error.msg == f"COUNTERS['points']: {both}"

@@ -78,7 +78,8 @@ class SqlCells:
 
     def asks_guards(self, delta: Delta) -> bool:
         """Whether `run` refuses by itself what a guard does not admit."""
-        return self._sql.join and all(effect.cell.kind.adds for effect in delta.effects)
+        effects = delta.effects
+        return self._sql.join and bool(effects) and all(one.cell.kind.adds for one in effects)
 
     def _joined(
         self, sql: str, columns: Sequence[str], deltas: Sequence[Delta]
