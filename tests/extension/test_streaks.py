@@ -21,6 +21,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.cached.flush import flush
+from django_counters.checks import check_apps
 from django_counters.contrib.series.models import CounterCell
 from django_counters.contrib.series.options import SUM
 from django_counters.contrib.series.upkeep import prune_cells
@@ -152,6 +153,15 @@ def test_the_rest_lands_if_the_app_is_removed_while_they_wait_in_redis() -> None
         assert {c.key: c.value for c in CounterCell.objects.all() if c.value} == {"hits:b": 9}
     assert all(one.detail["reason"] == "strange" for one in CounterIncident.objects.all())
     assert not Streak.objects.exists()
+
+
+def test_a_check_names_the_app_that_makes_them() -> None:
+    assert check_apps() == []
+    absent = [f"django_counters.contrib.{name}" for name in ("series", "top", "uniques")]
+    with modify_settings(INSTALLED_APPS={"remove": absent}):
+        (error,) = check_apps()
+    needs = "needs 'django_counters.contrib.series' in INSTALLED_APPS."
+    assert (error.id, error.msg) == ("counters.E062", f"Feature.kinds of {APP!r} {needs}")
 
 
 def test_they_go_with_their_record() -> None:
