@@ -19,15 +19,7 @@ from django_counters import clock
 from django_counters.access import ACTIONS
 from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.errors import InvalidConfiguration
-from django_counters.features import (
-    Feature,
-    Leftover,
-    absent,
-    absent_app,
-    contrib_label,
-    features,
-    installed,
-)
+from django_counters.features import Feature, Leftover, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
 from django_counters.hints import HINTS, hint_of
 from django_counters.jobs import upkeep_problems
@@ -69,19 +61,14 @@ def check_upkeep(
 
 def check_apps(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """E062: settings of capabilities whose apps aren't installed, and kinds without a projector."""
-    wanting = [
-        (name, repr(app))
-        for app, feature in absent().items()
-        for name in feature.settings
-        if hasattr(settings, name)
-    ]
-    if not any(feature.projector for feature in features()):
-        makes = absent_app(lambda feature: feature.projector)
-        adding = (app for app, feature in installed().items() if feature.kinds)
-        wanting += [(f"Feature.kinds of {app!r}", makes) for app in adding]
+    makes = any(feature.projector for feature in features())
+    adding = [app for app, feature in installed().items() if feature.kinds and not makes]
+    kinds = [f"Feature.kinds of {app!r}" for app in adding]
     return [
-        Error(f"{name} needs {app} in INSTALLED_APPS.", hint=HINTS["E062"], id="counters.E062")
-        for name, app in wanting
+        Error(f"{name} needs {app!r} in INSTALLED_APPS.", hint=HINTS["E062"], id="counters.E062")
+        for app, feature in absent().items()
+        for name in (*feature.settings, *(kinds if feature.projector else ()))
+        if name in kinds or hasattr(settings, name)
     ]
 
 

@@ -77,7 +77,7 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 37_353,
+    "lines of code": 37_340,
     "tables of a plain project": 15,
     "modules that it loads to count": 60,
     "their lines of code": 8_277,
@@ -85,7 +85,7 @@ MOST = {
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 54,
-    "lines of imports": 4_666,
+    "lines of imports": 4_658,
     "classes of one name": 0,
     "modules of one name in the core": 5,
     "files of less than 60 lines": 14,

@@ -276,8 +276,8 @@ class MessagePage:
                 refused.append(publication)
         self.repeats = histories.repeats
         moves = [*moves, *histories.moves]
-        sums, cells = self._sums, self._cells
-        parcel = Parcel("", source, sums, cells=cells, strange=strange, moves=moves)
+        cells = self._cells
+        parcel = Parcel("", source, self._sums, cells=cells, strange=strange, moves=moves)
         landed = landing.land([parcel], divisible=self.messages > 1)
         histories.tell(landed)
         for publication in refused:
