@@ -6,13 +6,14 @@ import os
 import secrets
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, OperationalError, connections, transaction
+from pytest_django import DjangoDbBlocker
 
 from django_counters import clock
 from django_counters.errors import LedgerFenced, LedgerIncomplete
@@ -39,9 +40,14 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Mapping[str, Any]]:
+def cluster(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Mapping[str, Any]]:
     """Another server, which has hardly begun any transactions yet."""
-    with server() as settings:
+    with ExitStack() as running:
+        # It asks the server of the tests for its version.
+        with django_db_blocker.unblock():
+            settings = running.enter_context(server())
         yield settings
 
 
