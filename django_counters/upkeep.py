@@ -484,12 +484,20 @@ def rollup(
     if not dry_run:
         if COUNTERS.stands_in(using) and "ledger" in dialect_of(using).lacks:
             # The doctor asks when a rollup has ended. Elsewhere, folding entries stores it.
-            rows, now = CounterHorizon._base_manager.using(using), clock.now()
-            new = [] if rows.update(rolled_up_at=now) else [CounterHorizon(rolled_up_at=now, pk=1)]
-            rows.bulk_create(new, ignore_conflicts=True)
+            _store_end(using)
         seconds = time.monotonic() - began
         upkeep_done.tell(RollupReport, work="rollup", using=using, seconds=seconds, report=report)
     return report
+
+
+def _store_end(using: str) -> None:
+    """Store when a rollup ended, unless another one stores it now: nobody waits for the row."""
+    rows, now = CounterHorizon._base_manager.using(using), clock.now()
+    with transaction.atomic(using):
+        if rows.select_for_update(skip_locked=True).first():
+            rows.update(rolled_up_at=now)
+        elif not rows.exists():
+            rows.bulk_create([CounterHorizon(rolled_up_at=now, pk=1)], ignore_conflicts=True)
 
 
 def fold_renamed(using: str) -> None:
