@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 from django.apps.config import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning
+from django.core.checks import CheckMessage
 from django.db import connections, router
+from django.db.models import Model
 from django.urls import get_resolver
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -21,7 +23,7 @@ from django_counters.conf import STRATEGIES, own_options, policies, problems
 from django_counters.errors import InvalidConfiguration
 from django_counters.features import Feature, Leftover, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
-from django_counters.hints import HINTS, hint_of
+from django_counters.hints import message_of
 from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.registry import ledgers
@@ -36,54 +38,51 @@ from django_counters.upkeep import caches, columns, declared_measures, serving
 if TYPE_CHECKING:
     from django_counters.cached.sources import RedisSource
 
-# Imported where counters are cached.
-_WEAKNESSES = "django_counters.cached.state.weaknesses"
 OLDEST_SQLITE = (3, 35, 0)
 
 
-def check_setting(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+def _reported(
+    look: Callable[[], Iterable[tuple[str, str]]],
+) -> Callable[..., list[CheckMessage]]:
+    """Make a check for Django, from a function that yields ids and messages."""
+
+    @wraps(look)
+    def check(**_: Any) -> list[CheckMessage]:
+        return [message_of(code, text) for code, text in look()]
+
+    return check
+
+
+@_reported
+def check_setting() -> Iterator[tuple[str, str]]:
     """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E062: the
     contents of ``COUNTERS``."""
-    return [
-        Error(problem.message, hint=hint_of(problem.code), id=f"counters.{problem.code}")
-        for problem in problems(getattr(settings, "COUNTERS", None))
-    ]
+    for problem in problems(getattr(settings, "COUNTERS", None)):
+        yield problem.code, problem.message
 
 
-def check_upkeep(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+@_reported
+def check_upkeep() -> Iterator[tuple[str, str]]:
     """E061: the contents of ``COUNTERS_UPKEEP``."""
-    return [Error(message, hint=HINTS["E061"], id="counters.E061") for message in upkeep_problems()]
+    for message in upkeep_problems():
+        yield "E061", message
 
 
-def check_apps(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) -> list[CheckMessage]:
+@_reported
+def check_apps() -> Iterator[tuple[str, str]]:
     """E062: settings of capabilities whose apps aren't installed, and kinds without a projector."""
     makes = any(feature.projector for feature in features())
     adding = [app for app, feature in installed().items() if feature.kinds and not makes]
     kinds = [f"Feature.kinds of {app!r}" for app in adding]
-    return [
-        Error(f"{name} needs {app!r} in INSTALLED_APPS.", hint=HINTS["E062"], id="counters.E062")
-        for app, feature in absent().items()
-        for name in (*feature.settings, *(kinds if feature.projector else ()))
-        if name in kinds or hasattr(settings, name)
-    ]
+    for app, feature in absent().items():
+        for name in (*feature.settings, *(kinds if feature.projector else ())):
+            if name in kinds or hasattr(settings, name):
+                yield "E062", f"{name} needs {app!r} in INSTALLED_APPS."
 
 
-def check_routers(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """E064 and W025: whether routers keep the rows of apps beside their counters."""
-    return [
-        (Warning if code == "W025" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in _misrouted()
-    ]
-
-
-def _misrouted() -> Iterator[tuple[str, str]]:
-    """Yield E064 for each table that a database with counters lacks, W025 for other databases."""
+@_reported
+def check_routers() -> Iterator[tuple[str, str]]:
+    """E064 for each table that a database with counters lacks, W025 for other databases."""
     homes = [alias for alias in connections if router.allow_migrate_model(alias, Counter)]
     tables = {table for feature in features() for table in feature.tables}
     for model in apps.get_models():
@@ -98,28 +97,21 @@ def _misrouted() -> Iterator[tuple[str, str]]:
             yield "W025", f"Routers write counters to {home!r}, and {label} to {written!r}."
 
 
-def check_names(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+@_reported
+def check_names() -> Iterator[tuple[str, str]]:
     """E065: names that several apps declare, or an app and this package."""
     if not installed():
         # Options of strategies are asked for, which imports all of them.
-        return []
+        return
     owners = {("option", name): ["django_counters"] for name in own_options()}
     owners |= {("action of the API", name): ["django_counters"] for name in ACTIONS}
     owners |= {("strategy", name): ["django_counters"] for name in STRATEGIES}
     for app, feature in serving().items():
         for declared in sorted(_names_of(feature)):
             owners.setdefault(declared, []).append(app)
-    return [
-        Error(
-            f"{' and '.join(apps)} declare the same {kind}: {name!r}.",
-            hint=HINTS["E065"],
-            id="counters.E065",
-        )
-        for (kind, name), apps in owners.items()
-        if len(apps) > 1
-    ]
+    for (kind, name), several in owners.items():
+        if len(several) > 1:
+            yield "E065", f"{' and '.join(several)} declare the same {kind}: {name!r}."
 
 
 def _names_of(feature: Feature) -> set[tuple[str, str]]:
@@ -141,55 +133,13 @@ def _names_of(feature: Feature) -> set[tuple[str, str]]:
     return names
 
 
-def check_caches(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+@_reported
+def check_caches() -> Iterator[tuple[str, str]]:
     """E021 and W016: whether cached counters can be kept where they are declared.
 
     It connects to nothing. Who only makes migrations needs no Redis: where a development machine
     has another kind of cache, that is no error before counting begins.
     """
-    return [
-        (Warning if code == "W016" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in _misdeclared()
-    ]
-
-
-def check_caches_in_use(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """E021, with ``check --deploy``: also for what W016 warns of."""
-    return [
-        Error(message, hint=HINTS["E021"], id="counters.E021")
-        for code, message in _misdeclared()
-        if code == "W016"
-    ]
-
-
-def check_cached_as_exact(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """W017, with ``check --deploy``: whether cached counters use no Redis."""
-    if not getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
-        return []
-    message = "COUNTERS_CACHED_AS_EXACT is for development and tests: nothing is cached."
-    return [Warning(message, hint=HINTS["W017"], id="counters.W017")]
-
-
-def check_servers(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
-    """W012 to W015, W023, with ``check --deploy``: how the Redis of cached counters is set up."""
-    return [
-        Warning(message, hint=HINTS[code], id=f"counters.{code}")
-        for source in _redises()
-        if source.pending
-        for code, message in import_string(_WEAKNESSES)(source.pending)
-    ]
-
-
-def _misdeclared() -> Iterator[tuple[str, str]]:
-    """E021 for each cache that cannot be counted in; W016 where it is one of another kind."""
     from django_counters.redis.addresses import is_other_cache
 
     for source in _redises():
@@ -198,6 +148,30 @@ def _misdeclared() -> Iterator[tuple[str, str]]:
             yield "W016", f"{declared_by} cannot be counted here: {source.problem}"
         elif source.problem:
             yield "E021", f"{declared_by} cannot be cached there: {source.problem}"
+
+
+@_reported
+def check_caches_in_use() -> Iterator[tuple[str, str]]:
+    """E021, with ``check --deploy``: also for what W016 warns of."""
+    for message in check_caches():
+        if message.id == "counters.W016":
+            yield "E021", message.msg
+
+
+@_reported
+def check_cached_as_exact() -> Iterator[tuple[str, str]]:
+    """W017, with ``check --deploy``: whether cached counters use no Redis."""
+    if getattr(settings, "COUNTERS_CACHED_AS_EXACT", False):
+        yield "W017", "COUNTERS_CACHED_AS_EXACT is for development and tests: nothing is cached."
+
+
+@_reported
+def check_servers() -> Iterator[tuple[str, str]]:
+    """W012 to W015, W023, with ``check --deploy``: how the Redis of cached counters is set up."""
+    for source in _redises():
+        if source.pending:
+            # Imported where counters are cached.
+            yield from import_string("django_counters.cached.state.weaknesses")(source.pending)
 
 
 def _redises() -> list[RedisSource]:
@@ -215,30 +189,29 @@ def _used() -> list[str]:
     return [] if any(problems(getattr(settings, "COUNTERS", None))) else databases()
 
 
-def check_tenants(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+@_reported
+def check_tenants() -> Iterator[tuple[str, str]]:
     """E060: what a process or Redis remembers, without tenants set apart.
 
     It connects to nothing.
     """
-    message = None
     if hasattr(settings, TENANT):
         try:
             named_callable()
         except InvalidConfiguration as error:
-            message = str(error)
-    elif _remembered() or any(one.remembers() for one in features()):
+            yield "E060", str(error)
+        return
+    message = ""
+    if _remembered() or any(one.remembers() for one in features()):
         for alias in connections:
-            connection = connections[alias]
-            backend: Any = type(connection)
+            backend: Any = type(connections[alias])
             if makes_cursors(backend) and router.allow_migrate_model(alias, Counter):
-                engine = type(connection).__module__
                 message = (
-                    f"The backend of the database {alias!r}, {engine}, makes its own cursors, as "
-                    f"backends do that switch tenants, and {TENANT} isn't set."
+                    f"The backend of the database {alias!r}, {backend.__module__}, makes its own "
+                    f"cursors, as backends do that switch tenants, and {TENANT} isn't set."
                 )
-    return [Error(message, hint=HINTS["E060"], id="counters.E060")] if message else []
+    if message:
+        yield "E060", message
 
 
 def _remembered() -> bool:
@@ -260,29 +233,28 @@ def check_databases(
 ) -> list[CheckMessage]:
     """E006, E007, E044, E063, E066, E067, W011, W019, W020: whether databases keep counters."""
     used = [alias for alias in databases or () if router.allow_migrate_model(alias, Counter)]
-    found = [
-        Error(message, hint=HINTS[code], obj=alias, id=f"counters.{code}")
-        for alias in used
-        for code, message in _database_problems(alias)
-    ]
-    looks: tuple[tuple[type[Error | Warning], str, Callable[[str], Iterable[str]]], ...] = (
-        (Warning, "W011", _partition_problems),
-        (Warning, "W019", _reduced),
-        (Warning, "W020", _other_zones),
-        (Error, "E063", _left_behind),
-        (Error, "E066", _unfolded_entries),
-        (Error, "E067", _forgotten_in_redis),
+    looks: tuple[Callable[[str], Iterable[tuple[str, str]]], ...] = (
+        *(_database_problems, _partition_problems, _reduced, _other_zones),
+        *(_left_behind, _unfolded_entries, _forgotten_in_redis),
     )
-    return found + [
-        kind(message, hint=HINTS[code], obj=alias, id=f"counters.{code}")
-        for kind, code, look in looks
+    return [
+        message_of(code, text, alias)
+        for look in looks
         for alias in used
-        for message in look(alias)
+        for code, text in look(alias)
     ]
 
 
-def _left_behind(alias: str) -> Iterator[str]:
-    """Yield what apps in contrib have left in a database in which they were installed before."""
+def _reads(model: type[Model], alias: str) -> bool:
+    """Return whether the settings are right, and the table of a model exists: after migrate."""
+    connection: Any = connections[alias]
+    if connection.vendor not in DIALECTS or any(problems(getattr(settings, "COUNTERS", None))):
+        return False
+    return model._meta.db_table in connection.introspection.table_names()
+
+
+def _left_behind(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield E063 for what absent apps in contrib have left in a database."""
     removed = {name: feature for name, feature in absent().items() if feature.tables}
     if not removed or connections[alias].vendor not in DIALECTS:
         return
@@ -295,20 +267,17 @@ def _left_behind(alias: str) -> Iterator[str]:
             left.append(Leftover(feature.left, rows, "copy what you need of them and delete them"))
         for what, rows, remedy in left:
             yield (
+                "E063",
                 f"{name!r} isn't installed, and its tables still have {what} ({rows}). To do "
                 f"without it, add it again, {remedy}, run manage.py migrate {contrib_label(name)} "
-                "zero, and remove it."
+                "zero, and remove it.",
             )
 
 
-def _unfolded_entries(alias: str) -> Iterator[str]:
-    """Yield that entries of the ledger wait, if no namespace has a ledger and no rollup runs."""
-    connection: Any = connections[alias]
-    if connection.vendor not in DIALECTS or "ledger" in DIALECTS[connection.vendor].lacks:
-        return
-    if any(problems(getattr(settings, "COUNTERS", None))) or ledgers():
-        return
-    if CounterDelta._meta.db_table not in connection.introspection.table_names():
+def _unfolded_entries(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield E066 if entries of the ledger wait, no namespace has a ledger and no rollup runs."""
+    vendor = connections[alias].vendor
+    if not _reads(CounterDelta, alias) or "ledger" in DIALECTS[vendor].lacks or ledgers():
         return
     from django_counters.ledger.upkeep import unfolded
 
@@ -316,17 +285,15 @@ def _unfolded_entries(alias: str) -> Iterator[str]:
     # a ledger it is easily forgotten.
     if entries := unfolded(alias):
         yield (
+            "E066",
             f"{entries} entries of the ledger wait, no namespace of COUNTERS has a ledger, and no "
-            f"rollup has run for {clock.LATE // timedelta(minutes=1)} minutes."
+            f"rollup has run for {clock.LATE // timedelta(minutes=1)} minutes.",
         )
 
 
-def _forgotten_in_redis(alias: str) -> Iterator[str]:
-    """Yield each Redis server whose increments wait, if no counter is cached any longer."""
-    if connections[alias].vendor not in DIALECTS or alias not in _used() or caches(alias):
-        return
-    if CounterSource._meta.db_table not in connections[alias].introspection.table_names():
-        # Before the first migrate.
+def _forgotten_in_redis(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield E067 for each Redis server whose increments wait, if no counter is cached any more."""
+    if not _reads(CounterSource, alias) or alias not in databases() or caches(alias):
         return
     if not CounterSource._base_manager.using(alias).exists():
         return
@@ -335,58 +302,50 @@ def _forgotten_in_redis(alias: str) -> Iterator[str]:
     for redis in gather(Facts(alias), "redis").parts.get("redis", ()):
         if redis.is_late and not redis.is_foreign:
             yield (
+                "E067",
                 f"Increments of {redis.counters} counters have waited in Redis {redis.name} for "
                 f"over {clock.LATE // timedelta(minutes=1)} minutes, and no counter is cached any "
-                "longer."
+                "longer.",
             )
 
 
-def _other_zones(alias: str) -> list[str]:
-    """Which declared counters have periods that begin by another time zone than ``TIME_ZONE``."""
-    connection: Any = connections[alias]
-    if connection.vendor not in DIALECTS or any(problems(getattr(settings, "COUNTERS", None))):
-        return []
-    if CounterMeasure._meta.db_table not in connection.introspection.table_names():
-        # Before the first migrate.
-        return []
+def _other_zones(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield W020 for declared counters whose periods begin by another zone than ``TIME_ZONE``."""
+    if not _reads(CounterMeasure, alias):
+        return
     zone = str(timezone.get_default_timezone())
     names = {measure.name for measure in declared_measures(alias)}
     rows = CounterMeasure._base_manager.using(alias).exclude(zone=zone).order_by("name")
     found = [f"{row.name} ({row.zone})" for row in rows if row.name in names]
-    return [f"Periods begin by another time zone than {zone}: {', '.join(found)}."] if found else []
+    if found:
+        yield "W020", f"Periods begin by another time zone than {zone}: {', '.join(found)}."
 
 
-def _reduced(alias: str) -> list[str]:
-    """The shortcomings of a database beside PostgreSQL."""
+def _reduced(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield W019 for the shortcomings of a database beside PostgreSQL."""
     vendor = connections[alias].vendor
-    found = DIALECTS[vendor].reduced if vendor in DIALECTS else ()
-    if not found:
-        return []
-    return [f"Counters are experimental here. Less than on PostgreSQL: {' '.join(found)}"]
+    if found := DIALECTS[vendor].reduced if vendor in DIALECTS else ():
+        less = f"Less than on PostgreSQL: {' '.join(found)}"
+        yield "W019", f"Counters are experimental here. {less}"
 
 
-def _partition_problems(alias: str) -> Iterator[str]:
-    """Whether the ledger has partitions for the next days, where there is one."""
-    setting = getattr(settings, "COUNTERS", None)
-    connection: Any = connections[alias]
-    if connection.vendor not in DIALECTS or any(problems(setting)):
-        return
-    if not ledgers():
+def _partition_problems(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield W011 if a ledger has too few partitions for the next days."""
+    if not _reads(CounterDelta, alias) or not ledgers():
         return
     from django_counters.ledger.upkeep import FEWEST_AHEAD, partitions_ahead, too_few
 
-    if CounterDelta._meta.db_table not in connection.introspection.table_names():
-        # Before the first migrate, which makes them.
-        return
     ahead = partitions_ahead(alias)
     if too_few(ahead):
         yield (
+            "W011",
             f"The ledger has {ahead} partitions ahead, {FEWEST_AHEAD} are needed: "
-            "run manage.py counters upkeep partitions."
+            "run manage.py counters upkeep partitions.",
         )
 
 
 def _database_problems(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield E006, E007 and E044: why a database cannot keep counters, or some of them."""
     connection: Any = connections[alias]
     if connection.vendor not in DIALECTS:
         known = ", ".join(DIALECTS)
@@ -397,18 +356,13 @@ def _database_problems(alias: str) -> Iterator[tuple[str, str]]:
             present = ".".join(map(str, version))
             yield "E007", f"Counters need SQLite 3.35 or newer; this is {present}."
     if connection.vendor in DIALECTS:
-        for message in _unfit(connection):
-            yield "E044", message
-
-
-def _unfit(connection: Any) -> Iterator[str]:
-    """The declarations that this kind of database refuses, and what its server lacks."""
-    dialect, setting = DIALECTS[connection.vendor], getattr(settings, "COUNTERS", None)
-    if dialect.lacks and not any(problems(setting)):
-        for label, what in _wanted(setting, connection.alias):
-            if what in dialect.lacks:
-                yield f"{label}: {dialect.lacks[what]}"
-    yield from dialect.unfit(connection)
+        # The declarations that this kind of database refuses, and what its server lacks.
+        dialect, setting = DIALECTS[connection.vendor], getattr(settings, "COUNTERS", None)
+        if dialect.lacks and not any(problems(setting)):
+            for label, what in _wanted(setting, alias):
+                if what in dialect.lacks:
+                    yield "E044", f"{label}: {dialect.lacks[what]}"
+        yield from (("E044", message) for message in dialect.unfit(connection))
 
 
 def _wanted(setting: Any, alias: str) -> Iterator[tuple[str, str]]:

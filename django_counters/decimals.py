@@ -37,7 +37,7 @@ from django.db.models.lookups import IExact, PatternLookup, Regex
 from django_counters.errors import CounterError, InvalidDelta
 from django_counters.fields.columns import CounterAttribute, CounterField
 from django_counters.fields.values import CounterOf, CounterValue, Counting, NotLoaded, SavedRaw
-from django_counters.hints import HINTS
+from django_counters.hints import message_of
 from django_counters.options import is_integer
 from django_counters.tables.total import Loaded, PlainColumn
 from django_counters.twins import alters_data
@@ -561,10 +561,7 @@ class DecimalCounterField(AmountField, CounterField):  # type: ignore[misc]
         return super().get_db_prep_save(value, connection)
 
     def check(self, **kwargs: Any) -> list[checks.CheckMessage]:
-        own = (
-            checks.Error(text, hint=HINTS["E038"], obj=self, id="counters.E038")
-            for text in _problems(self)
-        )
+        own = [message_of("E038", text, self) for text in _problems(self)]
         return [*own, *super().check(**kwargs)]
 
     def units(self, amount: Any) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from django.core import checks
 from django.utils.functional import lazy
 from django.utils.text import format_lazy
 
@@ -103,7 +104,8 @@ HINTS: Mapping[str, Any] = MappingProxyType(
 )
 
 
-def hint_of(code: str) -> str | None:
-    """Return what to do about a finding of the core, or of an app's option."""
-    of_apps = {name: text for one in features() for name, text in one.hints().items()}
-    return HINTS.get(code) or of_apps.get(code)
+def message_of(code: str, text: str, obj: object = None) -> checks.CheckMessage:
+    """Return a finding of the core, or of an app's option, with what to do about it."""
+    of_apps = {name: hint for one in features() for name, hint in one.hints().items()}
+    kind = checks.Warning if code.startswith("W") else checks.Error
+    return kind(text, hint=HINTS.get(code) or of_apps.get(code), obj=obj, id=f"counters.{code}")

@@ -295,11 +295,10 @@ class BaseCounterField(TotalField):
 
 def problems(field: BaseCounterField) -> Iterator[checks.CheckMessage]:
     """Yield E010 to E018, E020, E024, E028, E030, E034, E037, W010 and W024 for one field."""
-    from django_counters.hints import hint_of
+    from django_counters.hints import message_of
 
-    for code, message in _all(field):
-        kind = checks.Warning if code.startswith("W") else checks.Error
-        yield kind(message, hint=hint_of(code), obj=field, id=f"counters.{code}")
+    for code, text in _all(field):
+        yield message_of(code, text, field)
 
 
 def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import Error, Tags, register
+from django.core.checks import CheckMessage, Tags, register
 from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework import serializers
 
 from django_counters.fields import counter_fields
-from django_counters.hints import HINTS
+from django_counters.hints import message_of
 from django_counters.tables.total import TotalField
 
 # Serializer fields.
@@ -52,7 +52,7 @@ _MAPPING[TotalField] = CounterSerializerField
 
 
 @register(Tags.urls)
-def check_view_sets(**_: Any) -> list[Error]:
+def check_view_sets(**_: Any) -> list[CheckMessage]:
     """E047: view sets in the URLs that cannot count."""
     if not getattr(settings, "ROOT_URLCONF", None):
         return []
@@ -64,9 +64,9 @@ def check_view_sets(**_: Any) -> list[Error]:
         if issubclass(view_set, CountingViewSet) and {"increment", "decrement"} & set(actions)
     }
     return [
-        Error(message, hint=HINTS[code], obj=view_set, id=f"counters.{code}")
+        message_of(code, text, view_set)
         for view_set in counting
-        for code, message in _problems(view_set)
+        for code, text in _problems(view_set)
     ]
 
 
