@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 OLDEST_SQLITE = (3, 35, 0)
 
 
-def _reported(
-    look: Callable[[], Iterable[tuple[str, str]]],
-) -> Callable[..., list[CheckMessage]]:
+def _reported(look: Callable[[], Iterable[tuple[str, str]]]) -> Callable[..., list[CheckMessage]]:
     """Make a check for Django, from a function that yields ids and messages."""
 
     @wraps(look)

@@ -78,12 +78,7 @@ _OF_NAMESPACES = (
         "dictionary of [who may what](#api), or None",
         "Who may reach the counters over HTTP. None: no one.",
     ),
-    Option(
-        "OPTIONS",
-        {},
-        "dictionary of the options below",
-        "Options of the strategy.",
-    ),
+    Option("OPTIONS", {}, "dictionary of the options below", "Options of the strategy."),
 )
 
 

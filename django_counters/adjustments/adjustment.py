@@ -12,21 +12,10 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from django_counters import errors
-from django_counters.adjustments.models import (
-    CASE_LENGTH,
-    NAME_LENGTH,
-    REASON_LENGTH,
-    CounterAdjustment,
-)
+from django_counters import errors, types
+from django_counters.adjustments import models
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.effects import projector, sharded_kinds, with_derived
-from django_counters.errors import (
-    ApprovalRequired,
-    CounterError,
-    CounterOverflow,
-    InvalidAdjustment,
-)
 from django_counters.registry import registry
 from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
@@ -37,22 +26,9 @@ from django_counters.strategies.declaring import Capabilities
 from django_counters.tables.schema import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
-from django_counters.types import (
-    INT8,
-    UNBOUNDED,
-    Amounts,
-    Batch,
-    Bounds,
-    Cell,
-    Delta,
-    check_delta,
-    check_integer,
-    deltas_of,
-)
 from django_counters.write import pipeline
 from django_counters.write.changes import Call, Change, Ref, forget_added, forget_named, named, once
 from django_counters.write.collector import AsyncCollector, collector_of
-from django_counters.write.pipeline import owed
 
 LONGEST_REQUEST_ID = 128
 # Invisible letters and signs: Hangul fillers, the empty Braille pattern.
@@ -128,20 +104,20 @@ def order_of(
         InvalidDelta: a number is invalid.
     """
     if (to is None) == (by is None):
-        raise InvalidAdjustment(problem="pass either the new value (to) or the change (by)")
+        raise errors.InvalidAdjustment(problem="pass either the new value (to) or the change (by)")
     who = person_of(actor, "actor")
     second = None if approver is None else person_of(approver, "approver")
     if second and second.is_same(who):
-        raise InvalidAdjustment(problem="approver must be another person than actor")
+        raise errors.InvalidAdjustment(problem="approver must be another person than actor")
     return Order(
-        to=None if to is None else check_integer(to),
-        by=None if by is None else check_delta(by),
-        expected=None if expected is None else check_integer(expected),
-        reason=shown(reason, "reason", REASON_LENGTH),
+        to=None if to is None else types.check_integer(to),
+        by=None if by is None else types.check_delta(by),
+        expected=None if expected is None else types.check_integer(expected),
+        reason=shown(reason, "reason", models.REASON_LENGTH),
         actor=who,
         approver=second,
-        case=shown(case, "case", CASE_LENGTH) if case else "",
-        request_id=text_of(request_id, "request_id", NAME_LENGTH) if request_id else "",
+        case=shown(case, "case", models.CASE_LENGTH) if case else "",
+        request_id=text_of(request_id, "request_id", models.NAME_LENGTH) if request_id else "",
         allow_below_floor=allow_below_floor,
         last=None if by is None else last,
     )
@@ -154,14 +130,14 @@ def person_of(value: object, name: str) -> Person:
         InvalidAdjustment: the value isn't a saved user or a name.
     """
     if isinstance(value, Person):
-        return Person(value.id, text_of(value.name, name, NAME_LENGTH))
+        return Person(value.id, text_of(value.name, name, models.NAME_LENGTH))
     if hasattr(value, "get_username"):
         user: Any = value
         if user.pk is None:
-            raise InvalidAdjustment(problem=f"{name} is a user that isn't saved")
+            raise errors.InvalidAdjustment(problem=f"{name} is a user that isn't saved")
         # A custom user's name needn't be a text.
-        return Person(str(user.pk), text_of(str(user.get_username()), name, NAME_LENGTH))
-    return Person("", text_of(value, name, NAME_LENGTH))
+        return Person(str(user.pk), text_of(str(user.get_username()), name, models.NAME_LENGTH))
+    return Person("", text_of(value, name, models.NAME_LENGTH))
 
 
 def text_of(value: object, name: str, longest: int) -> str:
@@ -172,12 +148,12 @@ def text_of(value: object, name: str, longest: int) -> str:
     """
     text = value.strip() if isinstance(value, str) else ""
     if not text:
-        raise InvalidAdjustment(problem=f"{name} must be a text that isn't blank")
+        raise errors.InvalidAdjustment(problem=f"{name} must be a text that isn't blank")
     if len(text) > longest:
         problem = f"{name} has {len(text)} characters, at most {longest} are allowed"
-        raise InvalidAdjustment(problem=problem)
+        raise errors.InvalidAdjustment(problem=problem)
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidAdjustment(problem=f"{name} has a character that databases can't store")
+        raise errors.InvalidAdjustment(problem=f"{name} has a character that databases can't store")
     return text
 
 
@@ -200,17 +176,12 @@ def shown(value: object, name: str, longest: int) -> str:
     text = text_of(value, name, longest)
     if character := steering(text):
         problem = f"{name} has a character that controls its display: {character!a}"
-        raise InvalidAdjustment(problem=problem)
-    if not any(_is_seen(character) for character in text):
-        raise InvalidAdjustment(problem=f"{name} must have a visible character")
-    return text
-
-
-def _is_seen(character: str) -> bool:
-    category = unicodedata.category(character)
+        raise errors.InvalidAdjustment(problem=problem)
+    kinds = [unicodedata.category(one) for one in text if one not in _BLANK]
     # Unassigned characters display as a box.
-    has_shape = category in ("Cn", "Co") or category[0] not in "CMZ"
-    return has_shape and character not in _BLANK
+    if not any(kind in ("Cn", "Co") or kind[0] not in "CMZ" for kind in kinds):
+        raise errors.InvalidAdjustment(problem=f"{name} must have a visible character")
+    return text
 
 
 def request_id_of(header: str) -> str:
@@ -239,7 +210,7 @@ class Preview:
     before: int
     after: int
     delta: int
-    refusal: CounterError | None
+    refusal: errors.CounterError | None
     needs_approval: bool
     last: int
     limits: Sequence[Any] = ()
@@ -264,36 +235,23 @@ def foreseen(ref: Ref, order: Order, alias: str) -> Preview:
     # Read first, so that a concurrent adjustment isn't missed.
     last = SqlAudit(alias).last_of(ref.owner, ref.text)
     before = strategy_of(ref, alias).read(ref.key, "exact", 0.0).value
-    before += owed(ref, alias)
+    before += pipeline.owed(ref, alias)
     delta = order.delta(before)
-    problem: CounterError | None = None
-    needs_approval = False
+    problem: errors.CounterError | None = None
     try:
         refuse(ref, order, before)
-    except ApprovalRequired as error:
-        problem, needs_approval = error, True
-    except CounterError as error:
+    except errors.CounterError as error:
         problem = error
-    limits = _foreseen_limits(ref, delta)
+    needs_approval = isinstance(problem, errors.ApprovalRequired)
+    limits: Sequence[Any] = ()
+    if ref.measure and ref.measure.guard and (guard := Change(ref, 1).apart.guard):
+        limits = guard.foreseen(ref.key, delta, registry.corrections(ref.table, ref.using))
     return Preview(before, before + delta, delta, problem, needs_approval, last, limits)
 
 
-def _foreseen_limits(ref: Ref, delta: int) -> Sequence[Any]:
-    if ref.measure is None or ref.measure.guard is None:
-        return ()
-    guard = Change(ref, 1).apart.guard
-    corrections = registry.corrections(ref.table, ref.using)
-    return guard.foreseen(ref.key, delta, corrections) if guard else ()
-
-
 def adjust(
-    ref: Ref,
-    last: int | None = None,
-    /,
-    *,
-    token: str | UUID | Token | None = None,
-    **options: Any,
-) -> CounterAdjustment:
+    ref: Ref, last: int | None = None, /, *, token: str | UUID | Token | None = None, **options: Any
+) -> models.CounterAdjustment:
     """Adjust one counter; see `CounterManager.adjust`, and `Order` for ``last``."""
     order, alias = order_of(last, **options), ref.using
     checked = None if token is None else check_token(token)
@@ -319,7 +277,7 @@ def adjusting(ref: Ref, alias: str) -> Iterator[SqlAudit]:
         yield audit
 
 
-def correct(ref: Ref, order: Order, alias: str, audit: SqlAudit) -> CounterAdjustment:
+def correct(ref: Ref, order: Order, alias: str, audit: SqlAudit) -> models.CounterAdjustment:
     """Adjust one counter, within `adjusting`."""
     done = correct_many([(ref, order)], alias, audit)
     for error in done.refused.values():
@@ -329,10 +287,10 @@ def correct(ref: Ref, order: Order, alias: str, audit: SqlAudit) -> CounterAdjus
 
 def _correct_once(
     ref: Ref, order: Order, alias: str, audit: SqlAudit, token: Token
-) -> CounterAdjustment:
+) -> models.CounterAdjustment:
     """Adjust one counter, or return the adjustment that an earlier call with the token made."""
     call = Call(f"adjust {order.how} {ref.owner}", {ref.text: order.amount})
-    rows: list[CounterAdjustment] = []
+    rows: list[models.CounterAdjustment] = []
 
     def work() -> dict[str, int]:
         rows.append(correct(ref, order, alias, audit))
@@ -381,7 +339,7 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     if measure is not None and measure.counts_rows:
         value = rows
         if value:
-            strategy_of(ref, ref.using).apply(Batch((_taken(ref, value),)))
+            strategy_of(ref, ref.using).apply(types.Batch((_taken(ref, value),)))
     else:
         amounts = lock([ref], ref.using).amounts[ref.key]
         if stored is not None:
@@ -403,19 +361,19 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     return value
 
 
-def _taken(ref: Ref, value: int) -> Delta:
+def _taken(ref: Ref, value: int) -> types.Delta:
     """Return the change that takes a value away, from no period."""
-    return Change(ref, -value).apart._replace(bounds=UNBOUNDED, effects=())
+    return Change(ref, -value).apart._replace(bounds=types.UNBOUNDED, effects=())
 
 
-def _take(ref: Ref, value: int, amounts: Amounts, corrections: SqlCorrections) -> None:
+def _take(ref: Ref, value: int, amounts: types.Amounts, corrections: SqlCorrections) -> None:
     """Take a value away from a locked total."""
-    low, high = INT8
+    low, high = types.INT8
     if not low <= -value <= high:
-        raise CounterOverflow(key=ref.label, low=low, high=high)
+        raise errors.CounterOverflow(key=ref.label, low=low, high=high)
     if value and ref.recipe.can.entries:
         # A ledger's history is its entries, so add another entry.
-        strategy_of(ref, ref.using).apply(Batch((_taken(ref, value),)))
+        strategy_of(ref, ref.using).apply(types.Batch((_taken(ref, value),)))
     elif value:
         corrections.check(ref.key, -value, amounts.total or 0)
         corrections.correct({ref.key: -value})
@@ -426,11 +384,11 @@ def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
     if ref.measure is not None:
         measures = registry.measures(ref.using)
         known = {measures.ensure(ref.measure).id: ref.measure}
-        sums: dict[tuple[str, Cell | None], int] = {}
+        sums: dict[tuple[str, types.Cell | None], int] = {}
         for _, cell, by in waiting.amounts:
             if cell is not None:
                 sums[ref.text, cell] = sums.get((ref.text, cell), 0) - by
-        taken = measures.with_admitted(deltas_of(with_derived(sums, known)))
+        taken = measures.with_admitted(types.deltas_of(with_derived(sums, known)))
         registry.corrections(ref.table, ref.using).add_cells(taken)
 
     def forget_outside() -> None:
@@ -469,7 +427,7 @@ class Corrected:
         in_vain: whether rows were created for refused counters.
     """
 
-    rows: Sequence[CounterAdjustment]
+    rows: Sequence[models.CounterAdjustment]
     refused: Mapping[Ref, errors.CounterError]
     in_vain: bool
 
@@ -508,7 +466,7 @@ def _planned(ref: Ref, order: Order, locked: Locked, audit: SqlAudit) -> Planned
 
 def _carried_out(
     plans: Sequence[Planned], corrections: SqlCorrections, alias: str, audit: SqlAudit
-) -> Sequence[CounterAdjustment]:
+) -> Sequence[models.CounterAdjustment]:
     entered = [plan for plan in plans if plan.delta and plan.can.entries]
     credited = [plan for plan in plans if plan.delta and not plan.can.entries]
     entries: Mapping[str, UUID] = {}
@@ -534,7 +492,9 @@ def _carried_out(
     return rows
 
 
-def _taken_from_periods(made: Sequence[Delta], corrections: SqlCorrections) -> Sequence[Delta]:
+def _taken_from_periods(
+    made: Sequence[types.Delta], corrections: SqlCorrections
+) -> Sequence[types.Delta]:
     """Return changes of locked totals, with what decreases take from their periods."""
     known = projector()
     return known.taken(made, corrections) if known else made
@@ -547,7 +507,7 @@ class Locked(NamedTuple):
     """
 
     corrections: SqlCorrections
-    amounts: Mapping[Hashable, Amounts]
+    amounts: Mapping[Hashable, types.Amounts]
     values: Mapping[Hashable, int]
     made: frozenset[Hashable]
 
@@ -568,14 +528,14 @@ def foreseen_values(refs: Sequence[Ref], alias: str) -> dict[Ref, int]:
     corrections = registry.corrections(refs[0].table, alias)
     keys = [ref.key for ref in refs]
     # A missing record has no value; any other counter without a row is zero.
-    absent = dict.fromkeys(keys, Amounts(None, 0)) if corrections.inserts else {}
+    absent = dict.fromkeys(keys, types.Amounts(None, 0)) if corrections.inserts else {}
     values = _exact(refs, absent | dict(corrections.read(keys)), alias)
     known = (ref for ref in refs if ref.key in values)
     return {ref: values[ref.key] + pipeline.owed(ref, alias) for ref in known}
 
 
 def _exact(
-    refs: Iterable[Ref], amounts: Mapping[Hashable, Amounts], alias: str
+    refs: Iterable[Ref], amounts: Mapping[Hashable, types.Amounts], alias: str
 ) -> dict[Hashable, int]:
     """Return the exact values for amounts. Reads those of cached counters from Redis."""
     values = {key: amount.value for key, amount in amounts.items()}
@@ -613,11 +573,11 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
     """Refuse a value beyond the bounds or quotas of the counter, or beyond 64 bits."""
     low, high = ref.table.capacity
     fits = low <= before + delta <= high and all(
-        INT8[0] <= kept <= INT8[1] for kept in (before, delta)
+        types.INT8[0] <= kept <= types.INT8[1] for kept in (before, delta)
     )
-    bounds = Bounds(None, ref.bounds.ceiling) if order.allow_below_floor else ref.bounds
+    bounds = types.Bounds(None, ref.bounds.ceiling) if order.allow_below_floor else ref.bounds
     if not bounds.admits(before, delta):
-        raise refusal([(Delta(ref.key, delta, bounds), before)], lambda _: ref.label)
+        raise refusal([(types.Delta(ref.key, delta, bounds), before)], lambda _: ref.label)
     if not fits:
         raise errors.CounterOverflow(key=ref.label, low=low, high=high)
     if delta > 0 and ref.measure is not None and ref.measure.guard:
@@ -629,11 +589,10 @@ def _refuse_number(ref: Ref, order: Order, before: int, delta: int) -> None:
 def _columns(plan: Planned, entries: Mapping[str, UUID]) -> dict[str, Any]:
     """Return the columns of an adjustment."""
     ref, order, before, delta, _ = plan
-    key = ref.text
     second = order.approver or Person("", "")
     return {
         "field": ref.owner,
-        "key": key,
+        "key": ref.text,
         "before": before,
         "after": before + delta,
         "delta": delta,
@@ -644,14 +603,14 @@ def _columns(plan: Planned, entries: Mapping[str, UUID]) -> dict[str, Any]:
         "approver_id": second.id,
         "approver_name": second.name,
         "request_id": order.request_id,
-        "entry": entries.get(key),
+        "entry": entries.get(ref.text),
     }
 
 
-def _tell_after_commit(row: CounterAdjustment, alias: str) -> None:
+def _tell_after_commit(row: models.CounterAdjustment, alias: str) -> None:
     # Django logs the name of a failing callback, and a partial has none.
     def tell() -> None:
-        counter_adjusted.send(sender=CounterAdjustment, adjustment=row, using=alias)
+        counter_adjusted.send(sender=models.CounterAdjustment, adjustment=row, using=alias)
 
     transaction.on_commit(for_this_tenant(tell), using=alias, robust=True)
 

@@ -24,32 +24,10 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from django_counters import clock, errors
-from django_counters.adjustments import approval
-from django_counters.adjustments.adjustment import (
-    Person,
-    Preview,
-    adjust,
-    person_of,
-    preview,
-    request_id_of,
-)
+from django_counters.adjustments import adjustment, approval
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.forms import BY, TO, AdjustForm, ApproveForm, RejectForm
-from django_counters.admin.readonly import (
-    ChoiceFilter,
-    ExportAdmin,
-    ReadOnlyAdmin,
-    VisibleCounter,
-    address,
-    is_gone,
-    linked,
-    named,
-    row_url,
-    said,
-    seen,
-    visible,
-)
-from django_counters.errors import CounterError, RecordMissing
+from django_counters.admin import readonly
 from django_counters.features import OnPage, Panel, features
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
@@ -67,7 +45,7 @@ _OF_NUMBER = (
 _NUMBERS = ("to", "by", "allow_below_floor")
 
 
-class AdjustingMixin(ReadOnlyAdmin):
+class AdjustingMixin(readonly.ReadOnlyAdmin):
     """Adds the form that adjusts any counter: ``adjust/?field=shop.Product.stock&key=42``.
 
     Each step checks the permission.
@@ -76,7 +54,7 @@ class AdjustingMixin(ReadOnlyAdmin):
     def has_adjust_permission(
         self,
         request: HttpRequest,
-        counter: VisibleCounter | None = None,  # noqa: ARG002
+        counter: readonly.VisibleCounter | None = None,  # noqa: ARG002
     ) -> bool:
         """Return whether the user may adjust counters, or this counter, which they may view."""
         return request.user.has_perm("django_counters.adjust_counter")
@@ -93,7 +71,7 @@ class AdjustingMixin(ReadOnlyAdmin):
         """Show the form or its preview, or adjust."""
         return _Steps(self, request, self.adjustable(request)).answer()
 
-    def adjustable(self, request: HttpRequest) -> VisibleCounter:
+    def adjustable(self, request: HttpRequest) -> readonly.VisibleCounter:
         """Return the counter in the address.
 
         Raises:
@@ -103,7 +81,7 @@ class AdjustingMixin(ReadOnlyAdmin):
         if not self.has_adjust_permission(request):
             raise PermissionDenied
         place, key = request.GET.get("field", ""), request.GET.get("key", "")
-        counter = seen(self.admin_site, request, place, key)
+        counter = readonly.seen(self.admin_site, request, place, key)
         if not self.has_adjust_permission(request, counter):
             raise PermissionDenied
         return counter
@@ -112,7 +90,9 @@ class AdjustingMixin(ReadOnlyAdmin):
 class _Steps:
     """One request of a user who may adjust the counter."""
 
-    def __init__(self, page: AdjustingMixin, request: HttpRequest, counter: VisibleCounter) -> None:
+    def __init__(
+        self, page: AdjustingMixin, request: HttpRequest, counter: readonly.VisibleCounter
+    ) -> None:
         self.site = page.admin_site
         self.opts = page.opts
         self.request = request
@@ -138,19 +118,19 @@ class _Steps:
             "title": gettext("Adjust %(counter)s") % {"counter": self.counter.subject.label}
         }
         try:
-            now = preview(self.counter.subject, by=1)
+            now = adjustment.preview(self.counter.subject, by=1)
             expected, last = now.before, now.last
             context["value"] = now.before
         except errors.CounterError as error:
-            if said(error) not in form.non_field_errors():
-                context["problem"] = said(error)
+            if readonly.said(error) not in form.non_field_errors():
+                context["problem"] = readonly.said(error)
         return self._page(form, (expected, last), "adjust.html", context)
 
     def _preview_page(self, form: AdjustForm) -> HttpResponse:
         """Return the second step: a preview. Changes nothing."""
         try:
             numbers = {name: form.asked[name] for name in _NUMBERS if name in form.asked}
-            effect = preview(self.counter.subject, **numbers)
+            effect = adjustment.preview(self.counter.subject, **numbers)
         except errors.CounterError as error:
             return self._refused(form, error)
         if effect.refusal and not effect.needs_approval:
@@ -190,18 +170,16 @@ class _Steps:
     def _confirmed(self, form: AdjustForm) -> HttpResponse:
         """Run the last step: adjust, make a request, or show the problem."""
         data = form.cleaned_data
-        asked = {
-            **form.asked,
-            "expected": data["expected"],
-            "actor": self.request.user,
-        }
+        asked = {**form.asked, "expected": data["expected"], "actor": self.request.user}
         try:
             try:
-                row = adjust(
+                row = adjustment.adjust(
                     self.counter.subject,
                     data["last"],
                     **asked,
-                    request_id=request_id_of(self.request.headers.get("X-Request-ID", "")),
+                    request_id=adjustment.request_id_of(
+                        self.request.headers.get("X-Request-ID", "")
+                    ),
                     token=data["token"],
                 )
             except errors.ApprovalRequired:
@@ -213,13 +191,13 @@ class _Steps:
             return self._preview_page(form)
         except errors.CounterError as error:
             return self._refused(form, error)
-        return HttpResponseRedirect(self.counter.url or address(self.site, "index"))
+        return HttpResponseRedirect(self.counter.url or readonly.address(self.site, "index"))
 
     def _refused(self, form: AdjustForm, error: errors.CounterError) -> HttpResponse:
         """Return the first step with the error."""
         if isinstance(error, errors.TokenConflict | errors.TokenExpired):
             del form.cleaned_data["token"]
-        form.add_error("number" if isinstance(error, _OF_NUMBER) else None, said(error))
+        form.add_error("number" if isinstance(error, _OF_NUMBER) else None, readonly.said(error))
         return self._form_page(form)
 
     def _tell_adjusted(self, row: CounterAdjustment) -> None:
@@ -247,7 +225,7 @@ class _Steps:
             return text
         if not self.site.get_model_admin(model).has_view_permission(self.request, row):
             return text
-        return linked(self.site, model, row.pk, text)
+        return readonly.linked(self.site, model, row.pk, text)
 
 
 def adjust_url(site: admin.AdminSite, field: str, key: str, measure: Measure | None) -> str:
@@ -262,7 +240,7 @@ def adjust_url(site: admin.AdminSite, field: str, key: str, measure: Measure | N
 
 def form_url(site: admin.AdminSite, name: str, field: str, key: str) -> str:
     """Return the address of a form for one counter; empty if the site doesn't have it."""
-    url = address(site, name)
+    url = readonly.address(site, name)
     return url and f"{url}?{urlencode({'field': field, 'key': key})}"
 
 
@@ -271,7 +249,7 @@ def spelt(text: str) -> str:
     return format_html("<span>{}</span>", text)
 
 
-def _changed_since(form: AdjustForm, effect: Preview) -> int | None:
+def _changed_since(form: AdjustForm, effect: adjustment.Preview) -> int | None:
     """Return the value that the user saw, if it has changed and that matters."""
     expected, last = form.cleaned_data["expected"], form.cleaned_data["last"]
     moved = form.cleaned_data["how"] == TO or last != effect.last
@@ -284,7 +262,7 @@ def _sent(data: QueryDict) -> dict[str, Any]:
     return {**sent, "how": BY, "number": data["change"]} if "change" in data else sent
 
 
-def _offered(form: AdjustForm, effect: Preview) -> int | None:
+def _offered(form: AdjustForm, effect: adjustment.Preview) -> int | None:
     """Return the change that the new value meant for the value that the user saw.
 
     None if nothing was counted since then, or if another person has adjusted the counter: both may
@@ -303,7 +281,7 @@ def _token(form: AdjustForm) -> UUID:
     return sent or mint(clock.utc())
 
 
-class PeopleFilter(ChoiceFilter):
+class PeopleFilter(readonly.ChoiceFilter):
     """Filters by approval."""
 
     title = _("approval")
@@ -318,7 +296,7 @@ class PeopleFilter(ChoiceFilter):
         return ~Q(approver_name="") if choice == "yes" else Q(approver_name="")
 
 
-class SubjectFilter(ChoiceFilter):
+class SubjectFilter(readonly.ChoiceFilter):
     """Filters by named counters and counters of records."""
 
     title = _("counter")
@@ -333,7 +311,7 @@ class SubjectFilter(ChoiceFilter):
         return Q(field="") if choice == "names" else ~Q(field="")
 
 
-class AdjustmentAdmin(ExportAdmin):
+class AdjustmentAdmin(readonly.ExportAdmin):
     """Adjustments, the latest first."""
 
     list_display = (*("number", "counter", "changed", "reason", "people", "created_at"),)
@@ -350,29 +328,29 @@ class AdjustmentAdmin(ExportAdmin):
     export_columns = tuple(field.name for field in CounterAdjustment._meta.concrete_fields)
 
     @admin.display(description=_("change"))
-    def changed(self, adjustment: Any) -> str:
+    def changed(self, row: Any) -> str:
         """Return the change, the value before and the value after."""
-        numbers = map(grouped, (adjustment.before, adjustment.after))
+        numbers = map(grouped, (row.before, row.after))
         return format_html(
             '{} <span class="counters-fromto"><span>{} →</span> <span>{}</span></span>',
-            signed(adjustment.delta),
+            signed(row.delta),
             *numbers,
         )
 
     @admin.display(description=_("adjusted by"))
-    def people(self, adjustment: Any) -> str:
+    def people(self, row: Any) -> str:
         """Return the actor, and the approver if there is one."""
-        if not adjustment.approver_name:
-            return str(adjustment.actor_name)
-        names = (adjustment.actor_name, gettext("approved by"), adjustment.approver_name)
+        if not row.approver_name:
+            return str(row.actor_name)
+        names = (row.actor_name, gettext("approved by"), row.approver_name)
         return format_html('{} <span class="counters-landed">({} {})</span>', *names)
 
     @admin.display(description=_("counter"))
-    def counter(self, adjustment: Any) -> str:
+    def counter(self, row: Any) -> str:
         """Return the adjusted counter; a named one with a link to its page."""
-        if adjustment.field:
-            return str(adjustment.subject)
-        return linked(self.admin_site, Counter, adjustment.key, adjustment.key)
+        if row.field:
+            return str(row.subject)
+        return readonly.linked(self.admin_site, Counter, row.key, row.key)
 
 
 _WAITING = AdjustmentRequest.State.WAITING
@@ -381,7 +359,7 @@ MOST_SHOWN = 20
 _WAITING_FIRST = Case(When(state=_WAITING, then=0), default=1).asc()
 
 
-class RequestAdmin(ReadOnlyAdmin):
+class RequestAdmin(readonly.ReadOnlyAdmin):
     """Requests for adjustments. A second person who may approve decides on a request's page."""
 
     change_form_template = "admin/django_counters/request.html"
@@ -433,7 +411,7 @@ class RequestAdmin(ReadOnlyAdmin):
         if waiting.adjustment is None:
             return "–"  # noqa: RUF001
         text = number_format(waiting.adjustment)
-        return linked(self.admin_site, CounterAdjustment, waiting.adjustment, text)
+        return readonly.linked(self.admin_site, CounterAdjustment, waiting.adjustment, text)
 
     def has_approve_permission(self, request: HttpRequest, waiting: Any = None) -> bool:
         """Return whether the user may decide on requests, or on this one: never on their own."""
@@ -446,7 +424,7 @@ class RequestAdmin(ReadOnlyAdmin):
             path(
                 f"<path:object_id>/{verb}/",
                 self.admin_site.admin_view(view),
-                name=named(self.model, verb),
+                name=readonly.named(self.model, verb),
             )
             for verb, view in (("approve", self.approve_view), ("reject", self.reject_view))
         ]
@@ -480,7 +458,7 @@ class RequestAdmin(ReadOnlyAdmin):
                 approver=request.user,
                 expected=form.cleaned_data["expected"],
                 last=form.cleaned_data["last"],
-                request_id=request_id_of(request.headers.get("X-Request-ID", "")),
+                request_id=adjustment.request_id_of(request.headers.get("X-Request-ID", "")),
             )
             return gettext("%(counter)s was adjusted from %(before)s to %(after)s.") % {
                 "counter": row.subject,
@@ -516,9 +494,9 @@ class RequestAdmin(ReadOnlyAdmin):
             messages.success(request, spelt(decide(waiting)))
         except _Incomplete as error:
             messages.error(request, str(error))
-        except CounterError as error:
-            messages.error(request, spelt(said(error)))
-        return HttpResponseRedirect(row_url(self.admin_site, self.model, waiting.pk))
+        except errors.CounterError as error:
+            messages.error(request, spelt(readonly.said(error)))
+        return HttpResponseRedirect(readonly.row_url(self.admin_site, self.model, waiting.pk))
 
     def _permitted(self, request: HttpRequest, object_id: str, *, even_gone: bool) -> Any:
         """Return a request that the user may decide on. It may be decided already."""
@@ -530,7 +508,7 @@ class RequestAdmin(ReadOnlyAdmin):
         allowed = self.has_view_permission(request, waiting)
         if not (allowed and self.has_approve_permission(request, waiting)):
             raise PermissionDenied
-        if not (even_gone and is_gone(waiting.field, waiting.key)):
+        if not (even_gone and readonly.is_gone(waiting.field, waiting.key)):
             self._counter(request, waiting)
         return waiting
 
@@ -544,20 +522,20 @@ class RequestAdmin(ReadOnlyAdmin):
         try:
             counter = self._counter(request, waiting)
         except (Http404, PermissionDenied):
-            if is_gone(waiting.field, waiting.key):
-                error = RecordMissing(key=str(waiting.subject))
-                return {**context, "problem": said(error), "reject_form": RejectForm()}
+            if readonly.is_gone(waiting.field, waiting.key):
+                error = errors.RecordMissing(key=str(waiting.subject))
+                return {**context, "problem": readonly.said(error), "reject_form": RejectForm()}
             return {**context, "may_decide": False, "is_hidden": True}
         context |= {"counter": counter.subject, "counter_url": counter.url}
         if context["waits"]:
             context |= _foreseen(counter, waiting)
         return {**context, "reject_form": RejectForm()}
 
-    def _counter(self, request: HttpRequest, waiting: Any) -> VisibleCounter:
-        return seen(self.admin_site, request, waiting.field, waiting.key)
+    def _counter(self, request: HttpRequest, waiting: Any) -> readonly.VisibleCounter:
+        return readonly.seen(self.admin_site, request, waiting.field, waiting.key)
 
     def _is_own(self, request: HttpRequest, waiting: Any) -> bool:
-        me: Person = person_of(request.user, "user")
+        me: adjustment.Person = adjustment.person_of(request.user, "user")
         return approval.requester_of(waiting).is_same(me)
 
 
@@ -576,29 +554,31 @@ def waiting_of(
     Each has its text and the address of its page.
     """
     try:
-        rows = visible(site, request, AdjustmentRequest)
+        rows = readonly.visible(site, request, AdjustmentRequest)
     except PermissionDenied:
         return []
     waiting = rows.filter(field="", key=key, state=_WAITING).order_by("-pk")[:MOST_SHOWN]
-    return [(row, wanted_of(row), row_url(site, AdjustmentRequest, row.pk)) for row in waiting]
+    return [
+        (row, wanted_of(row), readonly.row_url(site, AdjustmentRequest, row.pk)) for row in waiting
+    ]
 
 
 class _Incomplete(Exception):
     """The form isn't complete."""
 
 
-def _foreseen(counter: VisibleCounter, waiting: Any) -> dict[str, Any]:
+def _foreseen(counter: readonly.VisibleCounter, waiting: Any) -> dict[str, Any]:
     try:
-        effect = preview(
+        effect = adjustment.preview(
             counter.subject,
             to=waiting.to,
             by=waiting.by,
             allow_below_floor=waiting.allow_below_floor,
         )
-    except CounterError as error:
-        return {"problem": said(error)}
+    except errors.CounterError as error:
+        return {"problem": readonly.said(error)}
     if effect.refusal and not effect.needs_approval:
-        return {"preview": effect, "problem": said(effect.refusal)}
+        return {"preview": effect, "problem": readonly.said(effect.refusal)}
     return {"preview": effect}
 
 

@@ -8,17 +8,7 @@ from uuid import UUID
 from django.db import IntegrityError, models, router
 
 from django_counters import clock
-from django_counters.adjustments.adjustment import (
-    Order,
-    Person,
-    adjusting,
-    correct,
-    foreseen,
-    order_of,
-    person_of,
-    refuse_stale,
-    shown,
-)
+from django_counters.adjustments import adjustment
 from django_counters.adjustments.models import REASON_LENGTH, AdjustmentRequest, CounterAdjustment
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.errors import InvalidAdjustment, RequestDecided
@@ -58,7 +48,7 @@ def ask(
         InvalidToken, TokenConflict, TokenExpired, OutcomeUnknown: as for adjustments.
     """
     alias = ref.using
-    order = order_of(last, expected=expected, **options)
+    order = adjustment.order_of(last, expected=expected, **options)
     if token is None:
         # A commit without an answer raises OutcomeUnknown.
         with registry.tokens(alias).all_or_nothing():
@@ -100,8 +90,8 @@ def approve(
     alias = using or router.db_for_write(AdjustmentRequest)
     asked = _rows(alias).get(pk=request)
     ref = ref_of(asked.field, asked.key, alias)
-    second = person_of(approver, "an approver")
-    order = order_of(
+    second = adjustment.person_of(approver, "an approver")
+    order = adjustment.order_of(
         last,
         to=asked.to,
         by=asked.by,
@@ -113,10 +103,10 @@ def approve(
         request_id=request_id,
         allow_below_floor=asked.allow_below_floor,
     )
-    with adjusting(ref, alias) as audit:
+    with adjustment.adjusting(ref, alias) as audit:
         # A second approver waits here, and then gets RequestDecided.
         decided = _decide(asked.pk, _State.APPROVED, second, alias)
-        row = correct(ref, order, alias, audit)
+        row = adjustment.correct(ref, order, alias, audit)
         decided.adjustment = row.number
         _rows(alias).filter(pk=asked.pk).update(adjustment=row.number)
     return decided, row
@@ -141,11 +131,11 @@ def reject(
         OutcomeUnknown: the commit wasn't answered.
     """
     alias = using or router.db_for_write(AdjustmentRequest)
-    second = person_of(actor, "an actor")
+    second = adjustment.person_of(actor, "an actor")
     asked = _rows(alias).get(pk=request)
     if requester_of(asked).is_same(second):
         raise InvalidAdjustment(problem=_OWN)
-    checked = shown(note, "note", REASON_LENGTH) if note.strip() else ""
+    checked = adjustment.shown(note, "note", REASON_LENGTH) if note.strip() else ""
     with registry.tokens(alias).all_or_nothing():
         return _decide(asked.pk, _State.REJECTED, second, alias, checked)
 
@@ -159,18 +149,18 @@ def find(request: int, using: str | None = None) -> AdjustmentRequest:
     return _rows(using or router.db_for_write(AdjustmentRequest)).get(pk=request)
 
 
-def requester_of(request: AdjustmentRequest) -> Person:
+def requester_of(request: AdjustmentRequest) -> adjustment.Person:
     """Return the requester."""
-    return Person(request.requester_id, request.requester_name)
+    return adjustment.Person(request.requester_id, request.requester_name)
 
 
 def _rows(alias: str) -> models.QuerySet[AdjustmentRequest]:
     return AdjustmentRequest._base_manager.using(alias)
 
 
-def _asked(ref: Ref, order: Order, alias: str) -> AdjustmentRequest:
-    seen = foreseen(ref, order, alias)
-    refuse_stale(ref, order, seen.before, SqlAudit(alias))
+def _asked(ref: Ref, order: adjustment.Order, alias: str) -> AdjustmentRequest:
+    seen = adjustment.foreseen(ref, order, alias)
+    adjustment.refuse_stale(ref, order, seen.before, SqlAudit(alias))
     if seen.refusal and not seen.needs_approval:
         raise seen.refusal
     return _rows(alias).create(
@@ -188,7 +178,7 @@ def _asked(ref: Ref, order: Order, alias: str) -> AdjustmentRequest:
 
 
 def _decide(
-    number: int, state: str, person: Person, alias: str, note: str = ""
+    number: int, state: str, person: adjustment.Person, alias: str, note: str = ""
 ) -> AdjustmentRequest:
     """Decide on a request. Locks its row until the transaction ends."""
     decision: dict[str, Any] = {

@@ -107,14 +107,15 @@ def verify_audit(using: str = DEFAULT_DB_ALIAS, *, anchor: Anchor | None = None)
             alters the head here can cut off the last adjustments or rewrite all of them.
     """
     # Before the walk, so that concurrent adjustments don't look like flaws.
-    kept, led_to = _kept_head(using), _led_to(using)
-    anchors = [known for known in (anchor, kept and Anchor(*kept)) if known is not None]
-    walk = _Walk(anchors)
+    kept = _kept_head(using)
+    requests = AdjustmentRequest._base_manager.using(using)
+    led_to = int(requests.aggregate(last=Max("adjustment"))["last"] or 0)
+    walk = _Walk([known for known in (anchor, kept) if known is not None])
     for row in _rows(using):
         walk.take(row)
     walk.finish(led_to, unexplained(walk.since, using))
     report = walk.report
-    report.kept = kept and Anchor(*kept)
+    report.kept = kept
     if report.head is not None and not report.flaws:
         _keep(*report.head, using)
     for flaw in report.flaws:
@@ -189,11 +190,11 @@ class _Walk:
 _NAMED = f"{AUDITED}:"
 
 
-def _kept_head(using: str) -> tuple[int, str] | None:
-    """Return the number and digest of the last verified adjustment; None for none."""
+def _kept_head(using: str) -> Anchor | None:
+    """Return the last verified adjustment; None for none."""
     kept = COUNTERS.rows(using).filter(key__startswith=_NAMED).order_by("-value")
     row = kept.values_list("value", "key").first()
-    return row and (int(row[0]), str(row[1]).removeprefix(_NAMED))
+    return row and Anchor(int(row[0]), str(row[1]).removeprefix(_NAMED))
 
 
 def _keep(number: int, digest: str, using: str) -> None:
@@ -201,7 +202,7 @@ def _keep(number: int, digest: str, using: str) -> None:
 
     Doesn't replace a head with a higher number, which a concurrent run may have kept.
     """
-    if (known := _kept_head(using)) and known[0] >= number:
+    if (known := _kept_head(using)) and known.number >= number:
         return
     try:
         with pipeline.all_or_nothing(using):
@@ -210,12 +211,6 @@ def _keep(number: int, digest: str, using: str) -> None:
             kept.filter(key__startswith=_NAMED, value__lt=number).delete()
     except ReadOnlyDatabase:
         logger.warning("Adjustments of %s: it is read-only, so the head is not kept.", using)
-
-
-def _led_to(using: str) -> int:
-    """Return the last adjustment that a request names; zero for none."""
-    requests = AdjustmentRequest._base_manager.using(using)
-    return int(requests.aggregate(last=Max("adjustment"))["last"] or 0)
 
 
 def unexplained(since: datetime | None, using: str) -> int:

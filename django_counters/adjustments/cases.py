@@ -7,22 +7,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple, Required, TypedDict
 
-from django_counters.adjustments import STEP
-from django_counters.adjustments.adjustment import (
-    Order,
-    adjusting,
-    correct_many,
-    foreseen_values,
-    order_of,
-    refuse,
-    settle_async,
-)
+from django_counters.adjustments import STEP, adjustment
 from django_counters.adjustments.sql import SqlAudit
 from django_counters.errors import CounterError, InvalidAdjustment, RecordMissing
 from django_counters.registry import registry
 from django_counters.write.changes import Ref
 
-Asked = tuple[Ref, Order]
+Asked = tuple[Ref, adjustment.Order]
 
 
 class Changed(NamedTuple):
@@ -123,7 +114,7 @@ def adjust_many(
     # Check all orders before the first change.
     asked["case"] = case
     orders = [
-        (ref, order_of(**{**asked, how: amounts[ref]}))
+        (ref, adjustment.order_of(**{**asked, how: amounts[ref]}))
         # By table: the statement that locks a table's counters sorts them.
         for ref in sorted(amounts, key=lambda ref: (ref.using, ref.owner))
     ]
@@ -132,8 +123,8 @@ def adjust_many(
             for group in _rest(page, report, SqlAudit(alias)):
                 _foresee(group, alias, report)
         else:
-            settle_async([ref for ref, _ in page], alias)
-            with adjusting(page[0][0], alias) as audit:
+            adjustment.settle_async([ref for ref, _ in page], alias)
+            with adjustment.adjusting(page[0][0], alias) as audit:
                 for group in _rest(page, report, audit):
                     _adjust(group, alias, report, audit)
         if progress:
@@ -178,7 +169,7 @@ def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: Sql
     """Adjust counters of one table. Refused ones leave no rows."""
     try:
         with registry.corrections(group[0][0].table, alias).all_or_nothing():
-            done = correct_many(group, alias, audit)
+            done = adjustment.correct_many(group, alias, audit)
             _refuse(done.refused, report)
             if done.in_vain:
                 raise _InVainError
@@ -194,11 +185,11 @@ def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: Sql
 
 def _foresee(group: Sequence[Asked], alias: str, report: AdjustedMany) -> None:
     """Report the effect on counters of one table."""
-    values = foreseen_values([ref for ref, _ in group], alias)
+    values = adjustment.foreseen_values([ref for ref, _ in group], alias)
     for ref, order in group:
         try:
             before = values[ref]
-            refuse(ref, order, before)
+            adjustment.refuse(ref, order, before)
         except KeyError:
             _refuse({ref: RecordMissing(key=ref.label)}, report)
         except CounterError as error:

@@ -10,7 +10,7 @@ import json
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core.management.base import CommandError, OutputWrapper
 from django.utils.translation import gettext as _
@@ -27,14 +27,6 @@ from django_counters.write.records import is_whole, ref_of
 
 _MOST_SHOWN = 20
 _KNOWN = ("counter", "field", "to", "by")
-
-
-class AdjustmentFile(NamedTuple):
-    """The numbers of a file by counter, and whether they are values or changes."""
-
-    how: str
-    amounts: dict[Ref, int]
-    case: str
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -67,15 +59,15 @@ def run(out: OutputWrapper, progress: Progress | None, using: str, **options: An
     Raises:
         CommandError: the file is wrong, and nothing was changed; or some counters were refused.
     """
-    table = _table(options["source"], options["field"], using)
+    how, amounts, case = _table(options["source"], options["field"], using)
     try:
         report = adjust_many(
-            table.amounts,
-            table.how,
+            amounts,
+            how,
             reason=options["reason"],
             actor=options["actor"] or _user(),
             approver=options["approver"],
-            case=options["case"] or table.case,
+            case=options["case"] or case,
             allow_below_floor=options["allow_below_floor"],
             dry_run=options["dry_run"],
             step=max(options["step"], 1),
@@ -113,19 +105,16 @@ def _as_json(report: AdjustedMany, using: str) -> str:
 
 
 def _as_text(report: AdjustedMany) -> str:
-    lines = [
-        f"{change.counter}: {change.before} -> {change.after}"
-        for change in (report.changes if report.dry_run else ())
-    ]
+    shown = report.changes if report.dry_run else ()
+    lines = [f"{change.counter}: {change.before} -> {change.after}" for change in shown]
     what = "would be adjusted" if report.dry_run else "adjusted"
-    parts = (
-        f"case {report.case}: {len(report.changes)} {what}, by {report.delta:+} together",
-        f"{report.done} were adjusted before" if report.done else "",
-    )
-    return "\n".join([*lines, "; ".join(part for part in parts if part)])
+    text = f"case {report.case}: {len(report.changes)} {what}, by {report.delta:+} together"
+    text += f"; {report.done} were adjusted before" if report.done else ""
+    return "\n".join([*lines, text])
 
 
-def _table(source: Path, field: str, using: str) -> AdjustmentFile:
+def _table(source: Path, field: str, using: str) -> tuple[str, dict[Ref, int], str]:
+    """Return ``to`` or ``by``, the numbers of a file by counter, and the name of its case."""
     try:
         content = source.read_bytes()
         lines = io.StringIO(content.decode("utf-8-sig"), newline="")
@@ -142,7 +131,7 @@ def _table(source: Path, field: str, using: str) -> AdjustmentFile:
             raise CommandError(f"{source}, line {number}: {ref.label} is in the file twice.")
         amounts[ref] = amount
     name = f"{source.name[: CASE_LENGTH - 13]} {hashlib.sha256(content).hexdigest()[:12]}"
-    return AdjustmentFile(how, amounts, name)
+    return how, amounts, name
 
 
 def _how(source: Path, head: list[str]) -> str:

@@ -72,7 +72,7 @@ class CounterAdjustment(models.Model):
                 | ~models.Q(approver_name=models.F("actor_name"))
                 & ~models.Q(approver_id=models.F("actor_id"), approver_id__gt=""),
                 name="counters_adjustment_two_people",
-            ),
+            )
         ]
 
     def __str__(self) -> str:

@@ -23,31 +23,10 @@ from django_counters.adjustments.adjustment import Person, person_of, preview
 from django_counters.adjustments.models import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
 from django_counters.errors import ApprovalRequired
 from django_counters.models import AdjustmentRequest
+from django_counters.rest import bodies, targets
 from django_counters.rest.base import PersonView, answer_once, iso
-from django_counters.rest.bodies import (
-    KEY,
-    Body,
-    ChangeAnswer,
-    Described,
-    PageQuery,
-    Text,
-    Value,
-    WholeNumber,
-    Word,
-    described,
-    once,
-    queried,
-)
 from django_counters.rest.permissions import MayAdjust, MayApprove
 from django_counters.rest.problems import ApiError
-from django_counters.rest.targets import (
-    Exposed,
-    Target,
-    access_to,
-    exposed_as,
-    labels_of,
-    targets_of,
-)
 from django_counters.rest.views import HEADERS, change_body, no_cursor, text_of, url_after
 from django_counters.types import key_range, namespace_of, result_of, why_no_key
 
@@ -60,14 +39,14 @@ NUMBER = OpenApiParameter("number", {"type": "integer", "minimum": 1}, OpenApiPa
 # Bodies of requests and answers.
 
 
-class AdjustBody(Body):
+class AdjustBody(bodies.Body):
     """The new value (``to``) or the change (``by``), and the reason."""
 
-    to = WholeNumber(required=False)
-    by = WholeNumber(required=False)
-    expected = WholeNumber(required=False)
-    reason = Text(min_length=LEAST_REASON, max_length=REASON_LENGTH)
-    case = Text(max_length=CASE_LENGTH, required=False, allow_blank=True)
+    to = bodies.WholeNumber(required=False)
+    by = bodies.WholeNumber(required=False)
+    expected = bodies.WholeNumber(required=False)
+    reason = bodies.Text(min_length=LEAST_REASON, max_length=REASON_LENGTH)
+    case = bodies.Text(max_length=CASE_LENGTH, required=False, allow_blank=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("to" in attrs) == ("by" in attrs):
@@ -77,40 +56,40 @@ class AdjustBody(Body):
         return attrs
 
 
-class ApproveBody(Body):
+class ApproveBody(bodies.Body):
     """The value that the approver saw, and the last adjustment."""
 
-    expected = WholeNumber()
-    last = WholeNumber(required=False, help_text="The `last` of the request as it was read.")
+    expected = bodies.WholeNumber()
+    last = bodies.WholeNumber(required=False, help_text="The `last` of the request as it was read.")
 
 
-class RejectBody(Body):
+class RejectBody(bodies.Body):
     """The reason for a rejection."""
 
-    note = Text(default="", allow_blank=True, max_length=REASON_LENGTH)
+    note = bodies.Text(default="", allow_blank=True, max_length=REASON_LENGTH)
 
 
-class RequestsQuery(PageQuery):
+class RequestsQuery(bodies.PageQuery):
     """The parameters of a list of requests for adjustments."""
 
-    state = Word(choices=AdjustmentRequest.State.values, required=False)
+    state = bodies.Word(choices=AdjustmentRequest.State.values, required=False)
 
 
-class AdjustAnswer(ChangeAnswer):
+class AdjustAnswer(bodies.ChangeAnswer):
     """An adjustment with its number in the audit."""
 
     number = serializers.IntegerField()
-    before = Value()
+    before = bodies.Value()
 
 
-class RequestItem(Described):
+class RequestItem(bodies.Described):
     """A request for an adjustment. One of `to` and `by` is null."""
 
     id = serializers.IntegerField()
     key = serializers.CharField()
-    to = WholeNumber(allow_null=True)
-    by = WholeNumber(allow_null=True)
-    expected = WholeNumber(help_text="The value that the requester saw.")
+    to = bodies.WholeNumber(allow_null=True)
+    by = bodies.WholeNumber(allow_null=True)
+    expected = bodies.WholeNumber(help_text="The value that the requester saw.")
     reason = serializers.CharField()
     case = serializers.CharField(allow_blank=True)
     allow_below_floor = serializers.BooleanField(
@@ -118,7 +97,7 @@ class RequestItem(Described):
     )
     requester = serializers.CharField()
     created_at = serializers.DateTimeField()
-    state = Word(choices=AdjustmentRequest.State.values)
+    state = bodies.Word(choices=AdjustmentRequest.State.values)
     decider = serializers.CharField(allow_null=True)
     decided_at = serializers.DateTimeField(allow_null=True)
     note = serializers.CharField(allow_blank=True, help_text="The reason for the rejection.")
@@ -136,19 +115,19 @@ class RequestAnswer(RequestItem):
 class ApprovedAnswer(RequestAnswer):
     """An approved request and its adjustment."""
 
-    before = Value()
-    value = Value()
-    applied = WholeNumber()
+    before = bodies.Value()
+    value = bodies.Value()
+    applied = bodies.WholeNumber()
 
 
 class RequestReadAnswer(RequestItem):
     """A request. If undecided, with the counter's present value and last adjustment."""
 
-    value = Value(allow_null=True)
+    value = bodies.Value(allow_null=True)
     last = serializers.IntegerField(allow_null=True)
 
 
-class RequestListAnswer(Described):
+class RequestListAnswer(bodies.Described):
     """A page of a list. Pages only go forward, so `previous` is always null."""
 
     next = serializers.URLField(allow_null=True)
@@ -159,11 +138,11 @@ class RequestListAnswer(Described):
 # Views.
 
 
-@described(
+@bodies.described(
     "adjust",
     AdjustAnswer,
-    KEY,
-    once(),
+    bodies.KEY,
+    bodies.once(),
     body=AdjustBody,
     asks=RequestAnswer,
     sends={"to": 40, "reason": "Two were counted twice."},
@@ -225,11 +204,11 @@ class SeenView(PersonView):
         """Return whether the user may request adjustments of a counter with this access."""
         return self._adjusts.admits(self.request, self, access)
 
-    def decides(self, target: Target) -> bool:
+    def decides(self, target: targets.Target) -> bool:
         """Return whether the user may decide on other people's requests for this counter."""
         return self._approves.has_object_permission(self.request, self, target)
 
-    def sees(self, row: AdjustmentRequest, target: Target) -> bool:
+    def sees(self, row: AdjustmentRequest, target: targets.Target) -> bool:
         """Return whether the user may see a request for this counter."""
         if self.decides(target):
             return True
@@ -242,7 +221,7 @@ class SeenView(PersonView):
         """Return the user."""
         return person_of(self.request.user, "user")
 
-    def found(self, number: str) -> tuple[AdjustmentRequest, Target]:
+    def found(self, number: str) -> tuple[AdjustmentRequest, targets.Target]:
         """Return a request that the user may see, and its counter.
 
         Raises:
@@ -250,7 +229,9 @@ class SeenView(PersonView):
         """
         row = _row(number)
         # The refusal of a missing request takes as long as that of a hidden one.
-        accesses = {} if row is None else {name: access_to(f"{name}:") for name in _labels_of(row)}
+        accesses = (
+            {} if row is None else {name: targets.access_to(f"{name}:") for name in _labels_of(row)}
+        )
         for label, access in (accesses or {"": CLOSED}).items():
             is_admitted = self.may_approve(access) or self.may_ask(access)
             target = _targets(label, [row]).get(row.pk) if is_admitted and row else None
@@ -259,7 +240,7 @@ class SeenView(PersonView):
         raise drf.NotFound(NO_SUCH)
 
 
-@described("requests", RequestListAnswer, RequestsQuery)
+@bodies.described("requests", RequestListAnswer, RequestsQuery)
 class RequestsView(SeenView):
     """Read the requests for adjustments of a namespace, page by page."""
 
@@ -268,7 +249,7 @@ class RequestsView(SeenView):
 
         A page may have fewer than `limit`, even if `next` isn't null.
         """
-        given = queried(RequestsQuery, dict(request.query_params.lists()))
+        given = bodies.queried(RequestsQuery, dict(request.query_params.lists()))
         label = given["namespace"]
         rows = self._rows(label)
         if "state" in given:
@@ -291,11 +272,11 @@ class RequestsView(SeenView):
             PermissionDenied, NotFound: the user may neither approve nor adjust.
         """
         # With a colon the label would be the beginning of a key.
-        access = CLOSED if ":" in label else access_to(f"{label}:")
+        access = CLOSED if ":" in label else targets.access_to(f"{label}:")
         all_of_them, own = self.may_approve(access), self.may_ask(access)
         if not (all_of_them or own):
             self.refuse(access)
-        exposed = exposed_as(label)
+        exposed = targets.exposed_as(label)
         rows = AdjustmentRequest._base_manager.using(router.db_for_write(AdjustmentRequest))
         if exposed is not None:
             rows = rows.filter(field=exposed.field.table.label)
@@ -307,14 +288,14 @@ class RequestsView(SeenView):
         return rows.filter(requester_id=self.me.id, requester_name=self.me.name)
 
     def _shown(self, label: str, page: Sequence[AdjustmentRequest]) -> Iterable[Mapping[str, Any]]:
-        targets = _targets(label, page)
+        counters = _targets(label, page)
         for row in page:
-            target = targets.get(row.pk)
+            target = counters.get(row.pk)
             if target and self.sees(row, target):
                 yield request_body(target.key, row)
 
 
-@described("request", RequestReadAnswer, NUMBER)
+@bodies.described("request", RequestReadAnswer, NUMBER)
 class RequestView(SeenView):
     """Read a request for an adjustment."""
 
@@ -332,7 +313,7 @@ class RequestView(SeenView):
 class DecideView(SeenView):
     """A decision on another person's request."""
 
-    def decidable(self, number: str) -> tuple[AdjustmentRequest, Target]:
+    def decidable(self, number: str) -> tuple[AdjustmentRequest, targets.Target]:
         """Return a request that the user may decide on. It may be decided already.
 
         Raises:
@@ -347,7 +328,7 @@ class DecideView(SeenView):
         return row, target
 
 
-@described("approve", ApprovedAnswer, NUMBER, once(), body=ApproveBody)
+@bodies.described("approve", ApprovedAnswer, NUMBER, bodies.once(), body=ApproveBody)
 class ApproveView(DecideView):
     """Approve another person's request."""
 
@@ -371,7 +352,7 @@ class ApproveView(DecideView):
         return answer_once(request, asked, work, target.alias, joins=True)
 
 
-@described("reject", RequestAnswer, NUMBER, once(), body=RejectBody)
+@bodies.described("reject", RequestAnswer, NUMBER, bodies.once(), body=RejectBody)
 class RejectView(DecideView):
     """Reject another person's request."""
 
@@ -424,24 +405,24 @@ def _row(number: str) -> AdjustmentRequest | None:
 def _labels_of(row: AdjustmentRequest) -> list[str]:
     """Return the possible namespaces and field labels of a request's counter in the API."""
     if row.field:
-        return labels_of(row.field)
+        return targets.labels_of(row.field)
     label = namespace_of(row.key)
     # In the API such a name is a record, even if a named counter has it.
-    return [] if exposed_as(label) else [label]
+    return [] if targets.exposed_as(label) else [label]
 
 
-def _targets(label: str, rows: Sequence[AdjustmentRequest]) -> dict[int, Target]:
+def _targets(label: str, rows: Sequence[AdjustmentRequest]) -> dict[int, targets.Target]:
     """Return {request number: counter}, without missing counters and other databases'."""
-    exposed = exposed_as(label)
+    exposed = targets.exposed_as(label)
     names = {row.pk: row.key for row in rows} if exposed is None else _names(exposed, rows)
     # A row that other code made may have an invalid key.
-    known = targets_of(name for name in set(names.values()) if why_no_key(name) is None)
+    known = targets.targets_of(name for name in set(names.values()) if why_no_key(name) is None)
     # A record of another database may have the same key. It isn't the one to adjust.
-    targets = {name: target for name, target in known.items() if target.can_be_asked_for}
-    return {number: targets[name] for number, name in names.items() if name in targets}
+    here = {name: target for name, target in known.items() if target.can_be_asked_for}
+    return {number: here[name] for number, name in names.items() if name in here}
 
 
-def _names(exposed: Exposed, rows: Sequence[AdjustmentRequest]) -> dict[int, str]:
+def _names(exposed: targets.Exposed, rows: Sequence[AdjustmentRequest]) -> dict[int, str]:
     """Return {request number: name} for a field. A child model may have its own key."""
     owner: Any = exposed.field.model._meta.pk
     keys: dict[int, Any] = {}

@@ -23,16 +23,8 @@ from django.utils.translation import gettext_lazy, pgettext
 from django.views.decorators.http import require_safe
 
 from django_counters.adjustments.admin import AdjustingMixin, adjust_url, sections, waiting_of
+from django_counters.admin import readonly
 from django_counters.admin.overview import OverviewMixin
-from django_counters.admin.readonly import (
-    MOST,
-    BoundedPaginator,
-    ChoiceFilter,
-    ExportAdmin,
-    address,
-    list_url,
-    visible,
-)
 from django_counters.conf import DEFAULT, Policy
 from django_counters.errors import CounterError
 from django_counters.features import OnPage, features
@@ -92,7 +84,7 @@ class CounterList(ChangeList):
         found = super().get_queryset(request, exclude_parameters)
         if {"value", "-value"}.isdisjoint(map(str, found.query.order_by)):
             return found
-        self.is_too_long = BoundedPaginator(found, self.list_per_page).is_cut
+        self.is_too_long = readonly.BoundedPaginator(found, self.list_per_page).is_cut
         self.is_by_total = not self.is_too_long
         return found.order_by("key") if self.is_too_long else found
 
@@ -102,7 +94,7 @@ class CounterList(ChangeList):
         page: Any = self.model_admin
         if page.has_overview_permission(request):
             waiting = waiting_first(self.queryset.db).filter(key__icontains=self.query)
-            self.not_listed = waiting[:MOST].count()
+            self.not_listed = waiting[: readonly.MOST].count()
             first = readings_of(list(waiting[:SHOWN])) if self.not_listed else {}
             self.unlisted = [(key, reading.value) for key, reading in first.items()]
 
@@ -217,7 +209,7 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
         key, policy = counter.key, registry.policy(counter.key)
         # The form needs a row, and checks the permission for this counter itself.
         adjusts = bool(counter.updated_at) and self.has_adjust_permission(request)
-        adjustments = list_url(self.admin_site, request, CounterAdjustment)
+        adjustments = readonly.list_url(self.admin_site, request, CounterAdjustment)
         return {
             "title": key,
             "has_tools_beside_title": django.VERSION >= (6, 1),
@@ -228,7 +220,7 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
             "policy": policy,
             "panels": sections(request, [self._on_page(request, key, policy)]),
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
-            "crumb_url": address(self.admin_site, "django_counters_counter_changelist"),
+            "crumb_url": readonly.address(self.admin_site, "django_counters_counter_changelist"),
             "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if adjusts else "",
             "requests": waiting_of(self.admin_site, request, key),
             "adjustments": self._adjustments(request, key),
@@ -242,7 +234,7 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
     def _adjustments(self, request: HttpRequest, key: str) -> list[CounterAdjustment] | None:
         """The last adjustments, the latest first; None for a user who may not see them."""
         try:
-            rows = visible(self.admin_site, request, CounterAdjustment)
+            rows = readonly.visible(self.admin_site, request, CounterAdjustment)
         except PermissionDenied:
             return None
         return list(rows.filter(field="", key=key).order_by("-number")[:LAST_ADJUSTMENTS])
@@ -285,7 +277,7 @@ def _parts(found: Explanation) -> list[tuple[str, int, str]]:
 OTHER = ":other"
 
 
-class NamespaceFilter(ChoiceFilter):
+class NamespaceFilter(readonly.ChoiceFilter):
     """The declared namespaces, and all others as one. The condition uses the primary key."""
 
     title = gettext_lazy("namespace")
@@ -301,7 +293,7 @@ class NamespaceFilter(ChoiceFilter):
         return others() if choice == OTHER else within([choice])
 
 
-class StrategyFilter(ChoiceFilter):
+class StrategyFilter(readonly.ChoiceFilter):
     """The strategies of the declared namespaces."""
 
     title = gettext_lazy("strategy")
@@ -342,7 +334,7 @@ def others() -> Q:
     return ~within(names) if names else Q()
 
 
-class CounterAdmin(CounterPageMixin, ExportAdmin):
+class CounterAdmin(CounterPageMixin, readonly.ExportAdmin):
     """The list of counters with their exact values.
 
     The order is that of the keys, so a namespace stands together. A list that is not too long can

@@ -36,7 +36,6 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from django_counters import errors
-from django_counters.errors import CounterError
 from django_counters.models import Counter, SlottedCounter
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.write.changes import Ref
@@ -196,7 +195,7 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Visible
     """
     try:
         subject = ref_of(field, key)
-    except CounterError as error:
+    except errors.CounterError as error:
         raise Http404(str(error)) from error
     if not is_whole(subject):
         # The forms and pages here are of integers: 5 would be 0.05.
@@ -249,7 +248,7 @@ def is_gone(field: str, key: str) -> bool:
     """Whether the row or the model of a counter does not exist any more."""
     try:
         subject = ref_of(field, key)
-    except CounterError:
+    except errors.CounterError:
         return True
     rows = (subject.model or Counter)._base_manager.filter(**_where(subject))
     return not rows.exists()

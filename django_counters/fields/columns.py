@@ -80,10 +80,7 @@ class BaseCounterField(TotalField):
         super().__init__(*args, **kwargs)
 
     def contribute_to_class(
-        self,
-        cls: type[models.Model],
-        name: str,
-        private_only: bool = False,
+        self, cls: type[models.Model], name: str, private_only: bool = False
     ) -> None:
         """Add it to a model. A copy of another model's field counts nothing.
 

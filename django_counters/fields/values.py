@@ -107,11 +107,7 @@ class Counting:
     amaximum = twin(maximum)
 
     def read(
-        self,
-        *,
-        consistency: str = "exact",
-        max_age: float | None = None,
-        using: str | None = None,
+        self, *, consistency: str = "exact", max_age: float | None = None, using: str | None = None
     ) -> Reading:
         """The present value and its parts: total, pending, as of when.
 

@@ -61,13 +61,7 @@ class CountersPanel(Panel):
         self.record_stats(found)  # type: ignore[no-untyped-call]
 
     def _hear(
-        self,
-        batch: Batch,
-        values: NewValues,
-        strategy: str,
-        subject: str,
-        using: str,
-        **_: object,
+        self, batch: Batch, values: NewValues, strategy: str, subject: str, using: str, **_: object
     ) -> None:
         # The changes of requests that run at the same time are sent to all panels.
         if _present.get() is not self:

@@ -129,8 +129,7 @@ MOST_CREATED = _gauge(
     "namespace",
 )
 FINDINGS = _gauge(
-    "django_counters_findings",
-    "How many findings of `counters doctor` need an action.",
+    "django_counters_findings", "How many findings of `counters doctor` need an action."
 )
 STATE = (
     *(UP, GATHER_SECONDS, declared_for(PENDING), declared_for(ROWS)),

@@ -24,23 +24,9 @@ from django_counters.models import Counter
 from django_counters.querysets import CounterQuerySet
 from django_counters.reading import readings_of
 from django_counters.registry import registry
+from django_counters.rest import bodies
 from django_counters.rest.actors import event_of_change
 from django_counters.rest.base import CounterView, answer_once, iso, reading_body
-from django_counters.rest.bodies import (
-    KEY,
-    ChangeAnswer,
-    ChangeBody,
-    ChangeManyAnswer,
-    ChangeManyBody,
-    ListAnswer,
-    ListQuery,
-    ReadingAnswer,
-    ReadManyAnswer,
-    ReadManyBody,
-    described,
-    once,
-    queried,
-)
 from django_counters.rest.permissions import MayDecrement, MayIncrement, MayList, MayRead
 from django_counters.rest.problems import ApiError
 from django_counters.rest.targets import NamedTarget, OfRecord, Target, named, told
@@ -53,7 +39,7 @@ from django_counters.write import pipeline
 # One counter.
 
 
-@described("read", ReadingAnswer, KEY)
+@bodies.described("read", bodies.ReadingAnswer, bodies.KEY)
 class ReadView(CounterView):
     """Read a counter, from a cache if it has one."""
 
@@ -75,7 +61,7 @@ class ReadView(CounterView):
         return super().http_method_not_allowed(request, *args, **kwargs)
 
 
-@described("exact", ReadingAnswer, KEY)
+@bodies.described("exact", bodies.ReadingAnswer, bodies.KEY)
 class ExactView(ReadView):
     """Read the exact value of a counter."""
 
@@ -90,7 +76,7 @@ class ChangeView(CounterView):
     def post(self, request: Request, key: str) -> Response:
         """By one, if no `by` is given. The value stays within its floor and ceiling."""
         target = self.target(key)
-        asked = self.checked(ChangeBody)
+        asked = self.checked(bodies.ChangeBody)
         by = self.sign * asked.pop("by")
         event = event_of_change(request, self, [target], asked, takes=self.sign < 0)
         self.admit_changes({key: (target, by)}, {key: event})
@@ -104,7 +90,9 @@ class ChangeView(CounterView):
         return answer_once(request, whole, work, target.alias, joins=target.joins, resumes=resumes)
 
 
-@described("increment", ChangeAnswer, KEY, once(), body=ChangeBody)
+@bodies.described(
+    "increment", bodies.ChangeAnswer, bodies.KEY, bodies.once(), body=bodies.ChangeBody
+)
 class IncrementView(ChangeView):
     """Add to a counter."""
 
@@ -112,7 +100,9 @@ class IncrementView(ChangeView):
     sign = 1
 
 
-@described("decrement", ChangeAnswer, KEY, once(), body=ChangeBody)
+@bodies.described(
+    "decrement", bodies.ChangeAnswer, bodies.KEY, bodies.once(), body=bodies.ChangeBody
+)
 class DecrementView(ChangeView):
     """Take from a counter."""
 
@@ -139,7 +129,7 @@ def change_body(target: Target, by: int, result: Result) -> dict[str, Any]:
 Changes = Mapping[str, tuple[Target, int]]
 
 
-@described("read_many", ReadManyAnswer, body=ReadManyBody)
+@bodies.described("read_many", bodies.ReadManyAnswer, body=bodies.ReadManyBody)
 class ReadManyView(CounterView):
     """Read up to 500 counters."""
 
@@ -147,7 +137,7 @@ class ReadManyView(CounterView):
 
     def post(self, request: Request) -> Response:  # noqa: ARG002
         """Unknown and forbidden counters are listed alike."""
-        asked = self.checked(ReadManyBody)
+        asked = self.checked(bodies.ReadManyBody)
         keys = list(dict.fromkeys(asked["keys"]))
         targets = self.visible(keys)
         found = readings(targets, exact=asked["consistency"] == "exact")
@@ -223,7 +213,9 @@ def _exact_of_records(group: list[OfRecord]) -> dict[str, Reading]:
     }
 
 
-@described("increment_many", ChangeManyAnswer, once(), body=ChangeManyBody)
+@bodies.described(
+    "increment_many", bodies.ChangeManyAnswer, bodies.once(), body=bodies.ChangeManyBody
+)
 class IncrementManyView(CounterView):
     """Add to up to 500 counters."""
 
@@ -231,7 +223,7 @@ class IncrementManyView(CounterView):
 
     def post(self, request: Request) -> Response:
         """All or none. No counter may be there twice."""
-        asked = self.checked(ChangeManyBody)
+        asked = self.checked(bodies.ChangeManyBody)
         items = {item["key"]: item["by"] for item in asked.pop("counters")}
         targets = self.targets(list(items))
         changes = {key: (targets[key], by) for key, by in items.items()}
@@ -341,7 +333,7 @@ def no_cursor() -> drf.ValidationError:
     return drf.ValidationError({"cursor": ["It is not of this list: follow 'next'."]})
 
 
-@described("list", ListAnswer, ListQuery)
+@bodies.described("list", bodies.ListAnswer, bodies.ListQuery)
 class ListView(CounterView):
     """Read the counters of a namespace, page by page."""
 
@@ -354,7 +346,7 @@ class ListView(CounterView):
         them, once. It is listed once it has a row: at once if the API has counted it, else from
         the next flush or rollup on.
         """
-        given = queried(ListQuery, dict(request.query_params.lists()))
+        given = bodies.queried(bodies.ListQuery, dict(request.query_params.lists()))
         self.admit_namespace(given["namespace"])
         start = f"{given['namespace']}:{given['prefix']}"
         # A permission of the project is asked once, for what all keys of the list begin with.

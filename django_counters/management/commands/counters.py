@@ -154,13 +154,7 @@ class Command(BaseCommand):
         self.stdout.flush()
 
     def _verify(
-        self,
-        using: str,
-        *,
-        namespace: str | None,
-        sample: int | None,
-        as_json: bool,
-        **_: Any,
+        self, using: str, *, namespace: str | None, sample: int | None, as_json: bool, **_: Any
     ) -> None:
         done = work.verified(using, namespace=namespace, sample=sample)
         self.report(done, as_json=as_json)
