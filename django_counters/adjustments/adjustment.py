@@ -337,8 +337,7 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     outside: Outside | None = None
     waiting = PendingParts((), ())
     if measure is not None and measure.counts_rows:
-        value = rows
-        if value:
+        if value := rows:
             strategy_of(ref, ref.using).apply(types.Batch((_taken(ref, value),)))
     else:
         amounts = lock([ref], ref.using).amounts[ref.key]

@@ -174,8 +174,7 @@ def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: Sql
             if done.in_vain:
                 raise _InVainError
     except _InVainError:
-        rest = [(ref, order) for ref, order in group if ref not in done.refused]
-        if rest:
+        if rest := [(ref, order) for ref, order in group if ref not in done.refused]:
             _adjust(rest, alias, report, audit)
         return
     labels = {(ref.owner, ref.text): ref.label for ref, _ in group}

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection, connections, transaction
 
 from django_counters.errors import InsufficientCount
-from django_counters.models import Counter
+from django_counters.models import Counter, CounterAdjustment
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency import crossing
 from tests.concurrency.crowd import PATIENCE, Threads, processes
@@ -29,6 +29,14 @@ pytestmark = [
 ]
 SELLERS, STOCK = 16, 3_000
 _HELD = "SELECT value FROM django_counters_counter"
+
+
+def forget() -> int:
+    return Counter.objects.forget("new")
+
+
+def adjust() -> CounterAdjustment:
+    return Counter.objects.adjust("new", to=3, reason="recount", actor="ann")
 
 
 @pytest.mark.parametrize("times", [125, pytest.param(1_250, marks=pytest.mark.slow)])
@@ -63,6 +71,19 @@ def test_who_begins_a_row_and_takes_it_back_leaves_no_deadlock(route: str | None
         for kept in Threads(crowd).run(begin):
             sums.update(kept)
         assert_counts(sums)
+
+
+@pytest.mark.parametrize("other", [forget, adjust], ids=["forget", "adjust"])
+def test_who_forgets_a_row_that_is_taken_back_leaves_no_deadlock(other: Callable[[], Any]) -> None:
+    """Two wait for a row that a third transaction has made and takes back."""
+    with connected("maker"), ThreadPoolExecutor(2) as pool:
+        with transaction.atomic(using="maker"):
+            Counter.objects.increment("new", 5, using="maker")
+            both = [pool.submit(_alone, call) for call in (forget, other)]
+            until(lambda: waiting() == 2, "both wait for the row")
+            transaction.set_rollback(True, using="maker")
+        for one in both:
+            one.result(PATIENCE)
 
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])

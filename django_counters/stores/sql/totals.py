@@ -324,7 +324,8 @@ class SqlCorrections(SqlReads):
         their rows without a look at the total.
         """
         params = (*self._bare(), self._session.dialect.keys(keys))
-        told = {key for key, *_ in under(keys, self._session.run(self._sql.hold, params))}
+        sql = self._sql.hold_one if len(keys) == 1 else self._sql.hold
+        told = {key for key, *_ in under(keys, self._session.run(sql, params))}
         # The amount that waits for a record that is gone has no total to be part of.
         self._gather([key for key in whole if self.inserts or key in told])
         # A statement of its own: it sees what those have committed whom the first one waited for.

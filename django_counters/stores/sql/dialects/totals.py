@@ -405,10 +405,8 @@ class Fold:
         """
         return self._made("DO NOTHING")
 
-    @property
-    def ensure_at_once(self) -> str:
-        """The same for one who waits as little as can be said."""
-        return self.ensure
+    #: The same for one who waits as little as can be said.
+    ensure_at_once = cached_property(lambda fold: fold.ensure)
 
     @cached_property
     def hold(self) -> str:
@@ -425,6 +423,9 @@ class Fold:
         columns = (table.key,) if table.value else (*table.pending.owner, table.pending.number)
         never = f"DO UPDATE SET {value} = t.{value} WHERE false"
         return self._made(f"({', '.join(columns)}) {never}")
+
+    #: The same for one total. Of several, none can be locked before the others are made.
+    hold_one = cached_property(lambda fold: fold.hold)
 
     def _made(self, present: str) -> str:
         table, pending = self._table, self._table.pending

@@ -380,11 +380,13 @@ class MysqlRights(Rights):
         floor. Where fewer than half of those that there may be have enough, writers
         would meet at these.
         """
-        pending, spread = self._table.pending, self._spread
+        table, pending, spread = self._table, self._table.pending, self._spread
+        total = f"SELECT t.{table.value} FROM {table.name} t WHERE t.{table.key} = {spread.key}"
         have = f"COALESCE(SUM(p.{pending.value}), 0) + ({spread.source()}) - @djc_floor"
         rich = f"COALESCE(SUM(p.{pending.value} >= -@djc_by), 0)"
         return (
-            f"SELECT COALESCE(MIN(p.{pending.value}) < 0, false) OR {self._below()} "
+            f"SELECT COALESCE(MIN(p.{pending.value}) < 0, false) "
+            f"OR COALESCE(({total}), 0) < @djc_floor "
             f"OR 2 * {rich} < LEAST({spread.cap}, ({have}) DIV -@djc_by) INTO @djc_strange "
             f"FROM {pending.name} p WHERE {spread.owned()} AND p.{pending.number} >= 0"
         )
@@ -395,14 +397,6 @@ class MysqlRights(Rights):
         """The parameters of ``take``."""
         again = self._spread.again(key)
         return (by, None, key, *address, floor, *again[:1], *again)
-
-    def _below(self) -> str:
-        """Whether the total is below the floor."""
-        table = self._table
-        mine = f"t.{table.key} = {self._spread.key}"
-        return (
-            f"(COALESCE((SELECT t.{table.value} FROM {table.name} t WHERE {mine}), 0) < @djc_floor)"
-        )
 
     @cached_property
     def gather(self) -> str:
@@ -465,12 +459,29 @@ class MysqlFold(Fold):
     @cached_property
     def ensure(self) -> str:
         """Make totals that are missing. Whoever changes one that is there is not waited for."""
-        return self._ensuring()
+        total, rows = self._total, self._rows
+        there = f"SELECT 1 FROM {total.table} t WHERE {total.there}"
+        # Nothing but a row that is there can be ignored: what is pending has the same keys, and
+        # NULL, which stands for no keys, is none. It would become an empty key.
+        return (
+            f"{total.scope}SET @djc_keys = JSON_ARRAY%s; "
+            f"INSERT IGNORE INTO {total.columns} SELECT {total.row} FROM {rows} "
+            f"WHERE u.k IS NOT NULL AND NOT EXISTS ({there}) {self._in.ordered('u.k')}; "
+            f"{_a_row_for_each('@djc_keys')}"
+        )
 
     @cached_property
     def ensure_at_once(self) -> str:
         """Make totals that are missing; an error of a lock where somebody is just making one."""
-        return self._ensuring(at_most(0))
+        return self.ensure.replace("INSERT ", f"{at_most(0)}INSERT ", 1)
+
+    @cached_property
+    def hold_one(self) -> str:
+        """Hold one total. An INSERT of it waits for nobody, see `MysqlNamedTotals`."""
+        given, _, make = self.hold.partition("INSERT ")
+        at_once = f"{given}{at_most(0)}INSERT {make}"
+        locked = Either(given + make.rpartition("; ")[2], at_once, self.hold)
+        return locked if self._table.inserts else self.hold
 
     def _made(self, present: str) -> str:  # noqa: ARG002 - what becomes of one is of standard SQL
         """Hold all totals, and make those that are missing."""
@@ -481,18 +492,6 @@ class MysqlFold(Fold):
             f"SELECT {total.row} FROM {rows} {self._in.ordered('u.k')} "
             f"ON DUPLICATE KEY UPDATE {kept}; SELECT t.{total.key} FROM {rows} "
             f"STRAIGHT_JOIN {total.table} t {BY_KEY} ON {total.there} FOR UPDATE"
-        )
-
-    def _ensuring(self, patience: str = "") -> str:
-        total, rows = self._total, self._rows
-        there = f"SELECT 1 FROM {total.table} t WHERE {total.there}"
-        # Nothing but a row that is there can be ignored: what is pending has the same keys, and
-        # NULL, which stands for no keys, is none. It would become an empty key.
-        return (
-            f"{total.scope}SET @djc_keys = JSON_ARRAY%s; "
-            f"{patience}INSERT IGNORE INTO {total.columns} SELECT {total.row} FROM {rows} "
-            f"WHERE u.k IS NOT NULL AND NOT EXISTS ({there}) {self._in.ordered('u.k')}; "
-            f"{_a_row_for_each('@djc_keys')}"
         )
 
     @cached_property
