@@ -18,8 +18,8 @@ if age then
   if base[1] ~= history or not base[2] or not base[3] then return 0 end
   local time = call('TIME')
   total, old = base[2], time[1] * 1000 + (time[2] - time[2] % 1000) / 1000 - base[3]
-  -- In the last fifth of it somebody has to ask; see `due` in slot.lua.
-  if old > age - age / 5 then return 0 end
+  -- In the last fifth of it somebody has to ask, and for 0 everybody; see `due` in slot.lua.
+  if age == '0' or old > age - age / 5 then return 0 end
 end
 -- Each time: no memory of a server is emptied in all cases in which what it keeps becomes older.
 local info = redis.pcall('INFO', 'replication')

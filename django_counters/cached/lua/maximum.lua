@@ -16,7 +16,7 @@ if slot.full then return RINGFULL end
 local function total_of()
   local base = redis.call('HMGET', slot.base, '\0t', '\0v')
   if base[1] == slot.timeline and base[2] == ARGV[5] then return ARGV[6] end
-  local known = totals(slot, { counter }, milliseconds() - age)[counter]
+  local known = totals(slot, { counter }, age, milliseconds())[counter]
   return known and known[1]
 end
 

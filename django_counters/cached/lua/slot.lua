@@ -136,8 +136,10 @@ end
 
 local RINGFULL = redis.error_reply('RINGFULL the flush is behind, and the server restarted')
 
--- Totals of counters that are known and not older than `since`, by counter.
-local function totals(slot, counters, since)
+-- Totals of counters that are known and younger than `age`, by counter. Both moments are cut to whole
+-- milliseconds: one that seems to be as old as `age` may be older. None is young enough for 0, not even
+-- one of this millisecond, or one of the future of a clock that was set back.
+local function totals(slot, counters, age, now)
   local fields = { '\0t' }
   for _, counter in ipairs(counters) do
     fields[#fields + 1] = counter
@@ -151,7 +153,7 @@ local function totals(slot, counters, since)
   local found = {}
   for i, counter in ipairs(counters) do
     local total, asked = base[2 * i], base[2 * i + 1]
-    if total and asked and tonumber(asked) >= since then found[counter] = { total, asked } end
+    if total and asked and math.max(0, now - asked) < age then found[counter] = { total, asked } end
   end
   return found
 end
@@ -224,11 +226,11 @@ end
 -- and what waits. Where the caller has to ask for it: "?", the lease, the time, what may be used all
 -- the same if he cannot (the total and how old it is; "-" where there is none), and pairs of
 -- generation and amount. "!" for "?" where another one asks just now.
--- `age` in milliseconds: how old a total may be; negative where none is wanted. Below a turn nobody
+-- `age` in milliseconds: a total is younger; negative where none is wanted. Below a turn nobody
 -- leaves it to another: what he finds would be too old when it comes.
 local function answers(slot, counters, age, proposed)
   local now = milliseconds()
-  local known = age < 0 and {} or totals(slot, counters, now - age)
+  local known = age < 0 and {} or totals(slot, counters, age, now)
   local turn = age < TURN and {} or turns(slot, due(counters, known, age, now), known, age, now)
   local waits, told, held = amounts(slot, counters), {}, nil
   for i, counter in ipairs(counters) do

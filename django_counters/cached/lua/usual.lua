@@ -84,7 +84,7 @@ local function fields(at, count, cells)
 end
 
 local function several(age)
-  local asks, now, told, sums, at = age >= 0, milliseconds(), {}, {}, 2
+  local asks, now, told, sums, at = age > 0, milliseconds(), {}, {}, 2
   local history = redis.call('HGET', KEYS[1], '\0t')
   if not history or not is_present(history) then return end
   for first = 1, #KEYS, 10 do
@@ -114,7 +114,10 @@ end
 local age, answer = tonumber(ARGV[1]), nil
 -- In the last fifth of it somebody has to ask; see `due` in slot.lua.
 age = age - age / 5
-local single = age >= 0 and #KEYS == 10 and ARGV[3] == '1' and #ARGV < MOST
-answer = single and one(age, ARGV[5], ARGV[6]) or several(age)
+-- For 0 everybody has to: no total is young enough.
+if age ~= 0 then
+  local single = age > 0 and #KEYS == 10 and ARGV[3] == '1' and #ARGV < MOST
+  answer = single and one(age, ARGV[5], ARGV[6]) or several(age)
+end
 if answer then return answer end
 

@@ -271,6 +271,32 @@ class TestKnownTotals:
         bench.send(bench.pending.fill({"a": (11, Lease(version, moment + 1))}))
         assert bench.look("a", age=HOUR)["a"].total == 11
 
+    def test_none_is_young_enough_for_zero(self, bench: Bench) -> None:
+        """Not even one of this millisecond, or of a clock that was set back."""
+        bench.add(a=1, b=1)
+        for moment in (0, HOUR):
+            for name in "ab":
+                lease = bench.look(name, age=0)[name].lease
+                later = Lease(lease.version, lease.moment + moment)
+                bench.send(bench.pending.fill({name: (10, later)}))
+            known = bench.look("a", "b", age=1 if moment else HOUR)
+            assert [one.total for one in known.values()] == [10, 10]
+            assert [one.total for one in bench.look("a", "b", age=0).values()] == [None, None]
+            pairs = bench.add(0, a=1), bench.add(0, a=1, b=1)
+            assert {total for pair in pairs for total, _ in pair.values()} == {None}
+            once = bench.pending.add_once("a", Delta("a", 1), mint(clock.utc()).hex, 0, (DAY, DAY))
+            assert bench.send(once)[0].total is None
+            assert bench.send(bench.pending.add_only("a", 1, 0)) is None
+
+    def test_a_maximum_takes_what_its_caller_has_just_asked_for(self, bench: Bench) -> None:
+        """Its total is too old for others in the same millisecond, and goes by its lease."""
+        bench.add(a=1)
+        found = bench.send(bench.pending.maximum("a", 100, 0, None))
+        assert (found.total, found.asked) == (None, False)
+        bench.send(bench.pending.fill({"a": (10, found.lease)}))
+        assert bench.send(bench.pending.maximum("a", 100, 0, None)).total is None
+        assert bench.send(bench.pending.maximum("a", 100, 0, (found.lease, 10))) == (100, 89)
+
 
 class TestAcknowledge:
     def test_it_removes_that_one_alone(self, bench: Bench) -> None:
