@@ -17,22 +17,17 @@ from django.urls import get_resolver
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from django_counters import clock
-from django_counters.access import ACTIONS
+from django_counters import access, clock, errors, jobs, tenants
 from django_counters.conf import STRATEGIES, own_options, policies, problems
-from django_counters.errors import InvalidConfiguration
 from django_counters.features import Feature, Leftover, absent, contrib_label, features, installed
 from django_counters.fields import CounterField
 from django_counters.hints import message_of
-from django_counters.jobs import upkeep_problems
 from django_counters.models import Counter, CounterDelta, CounterMeasure
 from django_counters.registry import ledgers
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.stores.sql.session import Session
 from django_counters.tables import CounterSource
 from django_counters.tables.schema import databases
-from django_counters.tenants import SETTING as TENANT
-from django_counters.tenants import makes_cursors, named_callable
 from django_counters.upkeep import caches, columns, declared_measures, serving
 
 if TYPE_CHECKING:
@@ -62,7 +57,7 @@ def check_setting() -> Iterator[tuple[str, str]]:
 @_reported
 def check_upkeep() -> Iterator[tuple[str, str]]:
     """E061: the contents of ``COUNTERS_UPKEEP``."""
-    for message in upkeep_problems():
+    for message in jobs.upkeep_problems():
         yield "E061", message
 
 
@@ -102,7 +97,7 @@ def check_names() -> Iterator[tuple[str, str]]:
         # Options of strategies are asked for, which imports all of them.
         return
     owners = {("option", name): ["django_counters"] for name in own_options()}
-    owners |= {("action of the API", name): ["django_counters"] for name in ACTIONS}
+    owners |= {("action of the API", name): ["django_counters"] for name in access.ACTIONS}
     owners |= {("strategy", name): ["django_counters"] for name in STRATEGIES}
     for app, feature in serving().items():
         for declared in sorted(_names_of(feature)):
@@ -193,20 +188,20 @@ def check_tenants() -> Iterator[tuple[str, str]]:
 
     It connects to nothing.
     """
-    if hasattr(settings, TENANT):
+    if hasattr(settings, tenants.SETTING):
         try:
-            named_callable()
-        except InvalidConfiguration as error:
+            tenants.named_callable()
+        except errors.InvalidConfiguration as error:
             yield "E060", str(error)
         return
     message = ""
     if _remembered() or any(one.remembers() for one in features()):
         for alias in connections:
             backend: Any = type(connections[alias])
-            if makes_cursors(backend) and router.allow_migrate_model(alias, Counter):
+            if tenants.makes_cursors(backend) and router.allow_migrate_model(alias, Counter):
                 message = (
                     f"The backend of the database {alias!r}, {backend.__module__}, makes its own "
-                    f"cursors, as backends do that switch tenants, and {TENANT} isn't set."
+                    f"cursors, as backends do that switch tenants, and {tenants.SETTING} isn't set."
                 )
     if message:
         yield "E060", message

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.utils.module_loading import import_string
 
+from django_counters import effects, errors
 from django_counters.access import (
     AUDITED,
     CLOSED,
@@ -21,13 +22,10 @@ from django_counters.access import (
     access_of,
     access_problems,
 )
-from django_counters.effects import projector
-from django_counters.errors import InvalidConfiguration, InvalidDelta
 from django_counters.features import Feature, Reader, absent_app, features
 from django_counters.measure import Measure
 from django_counters.options import Option, Projection, did_you_mean, is_integer
-from django_counters.strategies import exact
-from django_counters.strategies.base import Intake
+from django_counters.strategies import base, exact
 from django_counters.strategies.declaring import MAX_AGE, Declaration, Recipe
 from django_counters.types import UNBOUNDED, Bounds, check_integer, why_no_key
 
@@ -138,7 +136,7 @@ class Policy:
     approve_above: int | None = None
     access: Access = CLOSED
     measure: Measure | None = None
-    intake: Intake | None = None
+    intake: base.Intake | None = None
     spread: Callable[[Any, str], Reader] | None = None
 
     @property
@@ -268,7 +266,7 @@ def policies(setting: object) -> Mapping[str, Policy]:
         InvalidConfiguration: something is wrong; the message names the first problem.
     """
     for problem in problems(setting):
-        raise InvalidConfiguration(problem=problem.message)
+        raise errors.InvalidConfiguration(problem=problem.message)
     given: Any = setting or {}
     declared = {name: _policy(name, options) for name, options in given.items()}
     for one in features():
@@ -306,7 +304,7 @@ def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
                 parts[name] = (*parts.get(name, ()), *part)
             elif part is not None:
                 parts[name] = part
-    made = projector()
+    made = effects.projector()
     parts = made.completed(parts) if made else {"per": (), **parts}
     more = tuple((n, parts.pop(n)) for n in list(parts) if n not in Measure._fields)
     more = tuple(one for one in more if one[1])
@@ -525,7 +523,7 @@ def bounds_problems(floor: object, ceiling: object) -> Iterator[str]:
         if bound is not None:
             try:
                 numbers[name] = check_integer(bound)
-            except InvalidDelta as error:
+            except errors.InvalidDelta as error:
                 yield f"{bound!r} cannot be a {name}: {error.reason}."
     if len(numbers) == 2 and numbers["floor"] > numbers["ceiling"]:
         yield f"the floor {floor} is above the ceiling {ceiling}."

@@ -12,12 +12,10 @@ from uuid import UUID
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from django_counters import errors, types
+from django_counters import effects, errors, signals, types
 from django_counters.adjustments import models
 from django_counters.adjustments.sql import SqlAudit
-from django_counters.effects import projector, sharded_kinds, with_derived
 from django_counters.registry import registry
-from django_counters.signals import counter_adjusted
 from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.cells import CellPart
 from django_counters.stores.sql.totals import SqlCorrections
@@ -26,9 +24,8 @@ from django_counters.strategies.declaring import Capabilities
 from django_counters.tables.schema import COUNTERS
 from django_counters.tenants import for_this_tenant
 from django_counters.tokens import Token, check_token
-from django_counters.write import pipeline
+from django_counters.write import collector, pipeline
 from django_counters.write.changes import Call, Change, Ref, forget_added, forget_named, named, once
-from django_counters.write.collector import AsyncCollector, collector_of
 
 LONGEST_REQUEST_ID = 128
 # Invisible letters and signs: Hangul fillers, the empty Braille pattern.
@@ -264,7 +261,7 @@ def adjust(
 
 def settle_async(refs: Iterable[Ref], alias: str) -> None:
     """Apply the changes that asynchronous code has collected. They commit at once."""
-    if isinstance(collector_of(alias), AsyncCollector):
+    if isinstance(collector.collector_of(alias), collector.AsyncCollector):
         settle(refs, alias)
 
 
@@ -351,10 +348,10 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
         if measure is not None and measure.counts_rows:
             _, parts = corrections.counted(ref.key, stored.id)
         forget_named(ref, lambda _, kind: kind is not None and kind.derived)
-        corrections.take_back(ref.key, parts, sharded_kinds()[:1])
+        corrections.take_back(ref.key, parts, effects.sharded_kinds()[:1])
     forget_named(ref, lambda _, kind: not (stored and kind and kind.is_sharded))
     forget_added("", [ref.text], ref.using)
-    corrections.take_back(ref.key, parts, sharded_kinds()[1:])
+    corrections.take_back(ref.key, parts, effects.sharded_kinds()[1:])
     if outside:
         _forget_waiting(ref, outside, waiting)
     return value
@@ -387,7 +384,7 @@ def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
         for _, cell, by in waiting.amounts:
             if cell is not None:
                 sums[ref.text, cell] = sums.get((ref.text, cell), 0) - by
-        taken = measures.with_admitted(types.deltas_of(with_derived(sums, known)))
+        taken = measures.with_admitted(types.deltas_of(effects.with_derived(sums, known)))
         registry.corrections(ref.table, ref.using).add_cells(taken)
 
     def forget_outside() -> None:
@@ -402,7 +399,7 @@ def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
 
 def settle(refs: Iterable[Ref], alias: str) -> None:
     """Apply the changes that the caller has collected for the counters."""
-    if collector_of(alias) is not None:
+    if collector.collector_of(alias) is not None:
         pipeline.settle([ref.text for ref in refs if not ref.owner], alias)
 
 
@@ -495,7 +492,7 @@ def _taken_from_periods(
     made: Sequence[types.Delta], corrections: SqlCorrections
 ) -> Sequence[types.Delta]:
     """Return changes of locked totals, with what decreases take from their periods."""
-    known = projector()
+    known = effects.projector()
     return known.taken(made, corrections) if known else made
 
 
@@ -609,7 +606,7 @@ def _columns(plan: Planned, entries: Mapping[str, UUID]) -> dict[str, Any]:
 def _tell_after_commit(row: models.CounterAdjustment, alias: str) -> None:
     # Django logs the name of a failing callback, and a partial has none.
     def tell() -> None:
-        counter_adjusted.send(sender=models.CounterAdjustment, adjustment=row, using=alias)
+        signals.counter_adjusted.send(sender=models.CounterAdjustment, adjustment=row, using=alias)
 
     transaction.on_commit(for_this_tenant(tell), using=alias, robust=True)
 

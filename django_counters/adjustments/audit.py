@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Exists, Max, OuterRef
 
+from django_counters import clock, errors, tokens
 from django_counters.access import AUDITED
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
 from django_counters.adjustments.sql import holds
-from django_counters.clock import shown
-from django_counters.errors import ReadOnlyDatabase
 from django_counters.stores.sql.incidents import record
-from django_counters.tables import CounterIncident
-from django_counters.tables.schema import COUNTERS, ENTRIES, DeltaColumns
-from django_counters.tokens import moment_of
+from django_counters.tables import CounterIncident, schema
 from django_counters.write import pipeline
 
 logger = logging.getLogger("django_counters")
@@ -154,7 +151,7 @@ class _Walk:
         problem = self._problem(row)
         if problem:
             self._blame(row.number, row.number, problem)
-        self.since = shown(moment_of(row.entry)) if row.entry else row.created_at
+        self.since = clock.shown(tokens.moment_of(row.entry)) if row.entry else row.created_at
         if row.number >= self._due:
             self._due, self._before = row.number + 1, row.digest
             self.report.head = Anchor(row.number, row.digest)
@@ -192,7 +189,7 @@ _NAMED = f"{AUDITED}:"
 
 def _kept_head(using: str) -> Anchor | None:
     """Return the last verified adjustment; None for none."""
-    kept = COUNTERS.rows(using).filter(key__startswith=_NAMED).order_by("-value")
+    kept = schema.COUNTERS.rows(using).filter(key__startswith=_NAMED).order_by("-value")
     row = kept.values_list("value", "key").first()
     return row and Anchor(int(row[0]), str(row[1]).removeprefix(_NAMED))
 
@@ -206,10 +203,10 @@ def _keep(number: int, digest: str, using: str) -> None:
         return
     try:
         with pipeline.all_or_nothing(using):
-            kept = COUNTERS.rows(using)
+            kept = schema.COUNTERS.rows(using)
             kept.get_or_create(key=f"{_NAMED}{digest}", defaults={"value": number})
             kept.filter(key__startswith=_NAMED, value__lt=number).delete()
-    except ReadOnlyDatabase:
+    except errors.ReadOnlyDatabase:
         logger.warning("Adjustments of %s: it is read-only, so the head is not kept.", using)
 
 
@@ -221,7 +218,7 @@ def unexplained(since: datetime | None, using: str) -> int:
             entries need no check. None checks all entries.
         using: the database.
     """
-    entries = ENTRIES.rows(using).filter(kind=DeltaColumns.Kind.ADJUSTMENT)
+    entries = schema.ENTRIES.rows(using).filter(kind=schema.DeltaColumns.Kind.ADJUSTMENT)
     if since is not None:
         entries = entries.filter(created_at__gte=since)
     known = CounterAdjustment._base_manager.using(using).filter(entry=OuterRef("token"))

@@ -15,13 +15,10 @@ from typing import Any
 from django.core.management.base import CommandError, OutputWrapper
 from django.utils.translation import gettext as _
 
-from django_counters.adjustments import STEP
+from django_counters import errors, features, types
+from django_counters.adjustments import STEP, cases
 from django_counters.adjustments.audit import Anchor, verify_audit
-from django_counters.adjustments.cases import AdjustedMany, Progress, adjust_many
 from django_counters.adjustments.models import CASE_LENGTH
-from django_counters.errors import CounterError
-from django_counters.features import Done
-from django_counters.types import check_delta, check_integer
 from django_counters.write.changes import Ref
 from django_counters.write.records import is_whole, ref_of
 
@@ -53,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--step", type=int, default=STEP, help=_("counters per transaction"))
 
 
-def run(out: OutputWrapper, progress: Progress | None, using: str, **options: Any) -> None:
+def run(out: OutputWrapper, progress: cases.Progress | None, using: str, **options: Any) -> None:
     """Adjust the counters of the file.
 
     Raises:
@@ -61,7 +58,7 @@ def run(out: OutputWrapper, progress: Progress | None, using: str, **options: An
     """
     how, amounts, case = _table(options["source"], options["field"], using)
     try:
-        report = adjust_many(
+        report = cases.adjust_many(
             amounts,
             how,
             reason=options["reason"],
@@ -73,7 +70,7 @@ def run(out: OutputWrapper, progress: Progress | None, using: str, **options: An
             step=max(options["step"], 1),
             progress=progress,
         )
-    except CounterError as error:
+    except errors.CounterError as error:
         raise CommandError(str(error)) from error
     out.write(_as_json(report, using) if options["as_json"] else _as_text(report))
     if report.refused:
@@ -89,7 +86,7 @@ def _user() -> str:
         raise CommandError("The user of this machine has no name. Pass --actor.") from None
 
 
-def _as_json(report: AdjustedMany, using: str) -> str:
+def _as_json(report: cases.AdjustedMany, using: str) -> str:
     changes = [change._asdict() for change in report.changes]
     data = {
         "database": using,
@@ -104,7 +101,7 @@ def _as_json(report: AdjustedMany, using: str) -> str:
     return json.dumps(data)
 
 
-def _as_text(report: AdjustedMany) -> str:
+def _as_text(report: cases.AdjustedMany) -> str:
     shown = report.changes if report.dry_run else ()
     lines = [f"{change.counter}: {change.before} -> {change.after}" for change in shown]
     what = "would be adjusted" if report.dry_run else "adjusted"
@@ -149,7 +146,7 @@ def _how(source: Path, head: list[str]) -> str:
 def _read(
     source: Path, rows: list[tuple[int, dict[str, Any]]], how: str, field: str, using: str
 ) -> Iterator[tuple[int, Ref, int]]:
-    check = check_delta if how == "by" else check_integer
+    check = types.check_delta if how == "by" else types.check_integer
     for number, row in rows:
         try:
             if None in row or None in row.values():
@@ -158,7 +155,7 @@ def _read(
             if not is_whole(ref):
                 raise ValueError(f"{ref.owner} has decimal places: adjust it in Python")
             yield number, ref, check(_integer(row[how]))
-        except (CounterError, ValueError) as error:
+        except (errors.CounterError, ValueError) as error:
             raise CommandError(f"{source}, line {number}: {error}") from error
 
 
@@ -170,7 +167,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def audit(using: str, anchor: Anchor | None = None) -> Done:
+def audit(using: str, anchor: Anchor | None = None) -> features.Done:
     """Compare all adjustments with their digests."""
     report = verify_audit(using, anchor=anchor)
     head = f"; head {report.head}" if report.head else ""
@@ -178,4 +175,4 @@ def audit(using: str, anchor: Anchor | None = None) -> Done:
     text = f"{report.checked} adjustments checked{head}{kept}"
     shown = ", ".join(map(str, report.flaws[:_MOST_SHOWN]))
     problems = [f"{len(report.flaws)} findings: {shown}"] if shown else []
-    return Done(text, {"database": using, **report.as_data()}, problems)
+    return features.Done(text, {"database": using, **report.as_data()}, problems)

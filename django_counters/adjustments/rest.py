@@ -23,10 +23,8 @@ from django_counters.adjustments.adjustment import Person, person_of, preview
 from django_counters.adjustments.models import CASE_LENGTH, LEAST_REASON, REASON_LENGTH
 from django_counters.errors import ApprovalRequired
 from django_counters.models import AdjustmentRequest
-from django_counters.rest import bodies, targets
+from django_counters.rest import bodies, permissions, problems, targets
 from django_counters.rest.base import PersonView, answer_once, iso
-from django_counters.rest.permissions import MayAdjust, MayApprove
-from django_counters.rest.problems import ApiError
 from django_counters.rest.views import HEADERS, change_body, no_cursor, text_of, url_after
 from django_counters.types import key_range, namespace_of, result_of, why_no_key
 
@@ -127,12 +125,10 @@ class RequestReadAnswer(RequestItem):
     last = serializers.IntegerField(allow_null=True)
 
 
-class RequestListAnswer(bodies.Described):
+class RequestListAnswer(bodies.ListAnswer):
     """A page of a list. Pages only go forward, so `previous` is always null."""
 
-    next = serializers.URLField(allow_null=True)
-    previous = serializers.CharField(allow_null=True)
-    results = RequestItem(many=True)
+    results = RequestItem(many=True)  # type: ignore[assignment]
 
 
 # Views.
@@ -150,7 +146,7 @@ class RequestListAnswer(bodies.Described):
 class AdjustView(PersonView):
     """Correct a counter."""
 
-    may = MayAdjust
+    may = permissions.MayAdjust
 
     def post(self, request: Request, key: str) -> Response:
         """The change, its reason and the user are kept together, forever.
@@ -188,13 +184,13 @@ class AdjustView(PersonView):
 class SeenView(PersonView):
     """A view of requests. Approvers see all of a counter; users who may adjust see their own."""
 
-    may = MayApprove
+    may = permissions.MayApprove
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         self.need_person()
         # One permission object for all rows of a list.
-        self._approves, self._adjusts = MayApprove(), MayAdjust()
+        self._approves, self._adjusts = permissions.MayApprove(), permissions.MayAdjust()
 
     def may_approve(self, access: Access) -> bool:
         """Return whether the user may decide on requests of a counter with this access."""
@@ -255,7 +251,10 @@ class RequestsView(SeenView):
         if "state" in given:
             rows = rows.filter(state=given["state"])
         if "cursor" in given:
-            rows = rows.filter(pk__lt=_number_of(given["cursor"]))
+            last = _number_of(text_of(given["cursor"]))
+            if not last:
+                raise no_cursor()
+            rows = rows.filter(pk__lt=last)
         found = list(rows.order_by("-pk")[: given["limit"] + 1])
         page, is_more = found[: given["limit"]], len(found) > given["limit"]
         body = {
@@ -324,7 +323,7 @@ class DecideView(SeenView):
         if not self.decides(target):
             raise drf.PermissionDenied
         if approval.requester_of(row).is_same(self.me):
-            raise ApiError(403, "own-request", "Another person must decide on it.")
+            raise problems.ApiError(403, "own-request", "Another person must decide on it.")
         return row, target
 
 
@@ -392,14 +391,10 @@ def request_body(key: str, row: AdjustmentRequest) -> dict[str, Any]:
 
 
 def _row(number: str) -> AdjustmentRequest | None:
-    if not (number.isascii() and number.isdecimal()):
-        return None
-    try:
-        row = approval.find(int(number))
-    except (AdjustmentRequest.DoesNotExist, ValueError):
-        # A number may have more digits than Python converts.
-        return None
-    return row if str(row.pk) == number else None
+    found = _number_of(number)
+    with suppress(AdjustmentRequest.DoesNotExist):
+        return None if found is None else approval.find(found)
+    return None
 
 
 def _labels_of(row: AdjustmentRequest) -> list[str]:
@@ -435,11 +430,9 @@ def _names(exposed: targets.Exposed, rows: Sequence[AdjustmentRequest]) -> dict[
     return {number: f"{exposed.label}:{pks[key]}" for number, key in keys.items() if key in pks}
 
 
-def _number_of(cursor: str) -> int:
-    text = text_of(cursor)
-    if not (text.isascii() and text.isdecimal() and text == text.lstrip("0")):
-        raise no_cursor()
-    try:
-        return int(text)
-    except ValueError:
-        raise no_cursor() from None
+def _number_of(text: str) -> int | None:
+    """Return the number of a request; None if a text isn't the spelling of a number."""
+    # A number may have more digits than Python converts.
+    with suppress(ValueError):
+        return int(text) if str(int(text)) == text and text.isdecimal() else None
+    return None

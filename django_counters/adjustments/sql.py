@@ -10,10 +10,9 @@ from typing import Any
 
 from django.db import IntegrityError
 
-from django_counters import clock
+from django_counters import clock, errors
 from django_counters.adjustments.models import CounterAdjustment
 from django_counters.adjustments.statements import audit_of
-from django_counters.errors import RetryTransaction
 from django_counters.stores.sql.session import Session
 
 # Rows of one statement.
@@ -48,7 +47,7 @@ class SqlAudit:
         except IntegrityError as error:
             if self._session.dialect.refused_by(error) is not None:
                 raise
-            raise RetryTransaction(what="the adjustment") from error
+            raise errors.RetryTransaction(what="the adjustment") from error
         return rows
 
     def _chained(self, adjustments: Iterable[Mapping[str, Any]]) -> Iterator[CounterAdjustment]:

@@ -22,17 +22,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 from django.views.decorators.http import require_safe
 
+from django_counters import conf, errors, types
 from django_counters.adjustments.admin import AdjustingMixin, adjust_url, sections, waiting_of
-from django_counters.admin import readonly
-from django_counters.admin.overview import OverviewMixin
-from django_counters.conf import DEFAULT, Policy
-from django_counters.errors import CounterError
+from django_counters.admin import overview, readonly
 from django_counters.features import OnPage, features
 from django_counters.models import Counter, CounterAdjustment, CounterShard
 from django_counters.reading import Explanation, explain, reading_alias, readings_of
 from django_counters.registry import registry
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.types import Reading, key_range, namespace_of
 
 # The rows of the list, with exact values and the columns of apps.
 
@@ -46,7 +43,7 @@ class AppColumn:
     empty_value_display = "–"  # noqa: RUF001
 
     def __init__(self, path: str) -> None:
-        self.texts: Callable[[Mapping[str, Reading], str | None], Mapping[str, str]]
+        self.texts: Callable[[Mapping[str, types.Reading], str | None], Mapping[str, str]]
         self.texts = import_string(path)
         self.__name__ = self.texts.__name__
         self.short_description: Any = vars(self.texts)["short_description"]
@@ -157,7 +154,7 @@ class Shown:
     problem: str = ""
 
 
-class CounterPageMixin(OverviewMixin, AdjustingMixin):
+class CounterPageMixin(overview.OverviewMixin, AdjustingMixin):
     """Replaces the form of a counter by a page that shows it.
 
     ``get_queryset`` and ``has_view_permission`` decide who may view a counter.
@@ -207,29 +204,27 @@ class CounterPageMixin(OverviewMixin, AdjustingMixin):
 
     def _about(self, request: HttpRequest, counter: Counter) -> dict[str, Any]:
         key, policy = counter.key, registry.policy(counter.key)
-        # The form needs a row, and checks the permission for this counter itself.
-        adjusts = bool(counter.updated_at) and self.has_adjust_permission(request)
         adjustments = readonly.list_url(self.admin_site, request, CounterAdjustment)
+        adjusts, using = self.has_adjust_permission(request), reading_alias(policy, None)
+        place = OnPage("", key, using, self.admin_site, adjusts)
+        # It needs a row, and checks the permission for this counter itself.
+        has_form = adjusts and counter.updated_at
         return {
             "title": key,
             "has_tools_beside_title": django.VERSION >= (6, 1),
             "opts": self.opts,
             "counter": counter,
             "facts": shown_of(counter),
-            "namespace": namespace_of(key),
+            "namespace": types.namespace_of(key),
             "policy": policy,
-            "panels": sections(request, [self._on_page(request, key, policy)]),
+            "panels": sections(request, [place]),
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": readonly.address(self.admin_site, "django_counters_counter_changelist"),
-            "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if adjusts else "",
+            "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if has_form else "",
             "requests": waiting_of(self.admin_site, request, key),
             "adjustments": self._adjustments(request, key),
             "adjustments_url": adjustments and f"{adjustments}?{urlencode({'q': key})}",
         }
-
-    def _on_page(self, request: HttpRequest, key: str, policy: Policy) -> OnPage:
-        adjusts = self.has_adjust_permission(request)
-        return OnPage("", key, reading_alias(policy, None), self.admin_site, adjusts)
 
     def _adjustments(self, request: HttpRequest, key: str) -> list[CounterAdjustment] | None:
         """The last adjustments, the latest first; None for a user who may not see them."""
@@ -244,7 +239,7 @@ def shown_of(counter: Counter) -> Shown:
     """The exact value and its parts; else what the database has, and the problem."""
     try:
         found = explain(counter.key, LAST_ENTRIES, None)
-    except CounterError as error:
+    except errors.CounterError as error:
         reading = readings_of([counter.key])[counter.key]
         parts = [
             (pgettext("of a counter", "Total"), reading.total, _("rolled up")),
@@ -309,21 +304,21 @@ class StrategyFilter(readonly.ChoiceFilter):
         """The namespaces of a strategy, and all others if it is the default."""
         policies = registry.policies()
         found = [name for name in declared() if policies[name].recipe.strategy == choice]
-        if policies[DEFAULT].recipe.strategy == choice:
+        if policies[conf.DEFAULT].recipe.strategy == choice:
             return within(found) | others() if found else others()
         return within(found)
 
 
 def declared() -> list[str]:
     """The declared namespaces, sorted by name."""
-    return sorted(name for name in registry.policies() if name != DEFAULT)
+    return sorted(name for name in registry.policies() if name != conf.DEFAULT)
 
 
 def within(names: Iterable[str]) -> Q:
     """The keys of these namespaces."""
     ranges = Q()
     for name in names:
-        low, high = key_range(name)
+        low, high = types.key_range(name)
         ranges |= Q(key__gte=low, key__lt=high)
     return ranges
 

@@ -14,9 +14,8 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from django_counters import errors, features
 from django_counters.adjustments.admin import adjust_url, sections
-from django_counters.errors import CounterError, CounterUnavailable
-from django_counters.features import OnPage
 from django_counters.fields import CounterField, counter_fields
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.write.changes import Ref
@@ -151,7 +150,7 @@ class CounterFieldsAdmin(_ModelAdmin):
         context["adjust_links"] = self.adjust_links(request, obj) if obj is not None else []
         adjusts, site = _may_adjust(request), self.admin_site
         counters = [
-            OnPage(ref.owner, ref.text, ref.using, site, adjusts, field, name)
+            features.OnPage(ref.owner, ref.text, ref.using, site, adjusts, field, name)
             for field, name, ref in (_places(self, obj) if obj is not None else ())
         ]
         context["panels"] = sections(request, counters)
@@ -161,8 +160,11 @@ class CounterFieldsAdmin(_ModelAdmin):
         """The links for one record and this user."""
         if not _may_adjust(request):
             return []
-        found = (_link(self, *place) for place in _places(self, record))
-        return [link for link in found if link.url]
+        links = [
+            AdjustLink(name, adjust_url(self.admin_site, field, ref.text, ref.measure))
+            for field, name, ref in _places(self, record)
+        ]
+        return [link for link in links if link.url]
 
 
 class ExactList(ChangeList):
@@ -187,13 +189,9 @@ def complete(request: HttpRequest, model: type[models.Model], records: Sequence[
     for field in counter_fields(model) if records else ():
         try:
             field.load(records, None)
-        except CounterUnavailable:
+        except errors.CounterUnavailable:
             said = _("Redis cannot be reached. %(name)s is shown without what waits there.")
             messages.warning(request, said % {"name": field.verbose_name})
-
-
-def _link(page: CounterFieldsAdmin, field: str, name: str, ref: Ref) -> AdjustLink:
-    return AdjustLink(name, adjust_url(page.admin_site, field, ref.text, ref.measure))
 
 
 def _places(page: CounterFieldsAdmin, record: Any) -> Iterator[tuple[str, str, Ref]]:
@@ -203,7 +201,7 @@ def _places(page: CounterFieldsAdmin, record: Any) -> Iterator[tuple[str, str, R
         if not field.is_whole:
             # The forms are of integers: 5 would be 0.05.
             continue
-        with suppress(CounterError):
+        with suppress(errors.CounterError):
             # The model of this page decides who may see the record.
             yield f"{page.opts.label}.{name}", str(field.verbose_name), of_record(record, name)
 

@@ -38,8 +38,7 @@ from django.views.decorators.http import require_safe
 from django_counters import errors
 from django_counters.models import Counter, SlottedCounter
 from django_counters.templatetags.counters_admin import grouped
-from django_counters.write.changes import Ref
-from django_counters.write.records import is_whole, ref_of
+from django_counters.write import changes, records
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -178,7 +177,7 @@ class VisibleCounter(NamedTuple):
         url: its page in the admin; empty if there is none.
     """
 
-    subject: Ref
+    subject: changes.Ref
     row: models.Model
     url: str
 
@@ -194,10 +193,10 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Visible
         PermissionDenied: the user may not see the counters of the model, or not this one.
     """
     try:
-        subject = ref_of(field, key)
+        subject = records.ref_of(field, key)
     except errors.CounterError as error:
         raise Http404(str(error)) from error
-    if not is_whole(subject):
+    if not records.is_whole(subject):
         # The forms and pages here are of integers: 5 would be 0.05.
         raise Http404
     model = apps.get_model(field.rpartition(".")[0]) if field else Counter
@@ -208,7 +207,7 @@ def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> Visible
     return VisibleCounter(subject, row, row_url(site, model, row.pk))
 
 
-def _is_counted(subject: Ref) -> bool:
+def _is_counted(subject: changes.Ref) -> bool:
     """Whether a counter without a column has slots."""
     assert subject.model is not None
     name = subject.owner.rpartition(".")[2]
@@ -219,7 +218,7 @@ def _is_counted(subject: Ref) -> bool:
 
 
 def _row(
-    site: AdminSite, request: HttpRequest, model: type[models.Model], subject: Ref
+    site: AdminSite, request: HttpRequest, model: type[models.Model], subject: changes.Ref
 ) -> models.Model:
     row: models.Model | None = visible(site, request, model).filter(**_where(subject)).first()
     if row is None:
@@ -247,14 +246,14 @@ def visible(
 def is_gone(field: str, key: str) -> bool:
     """Whether the row or the model of a counter does not exist any more."""
     try:
-        subject = ref_of(field, key)
+        subject = records.ref_of(field, key)
     except errors.CounterError:
         return True
     rows = (subject.model or Counter)._base_manager.filter(**_where(subject))
     return not rows.exists()
 
 
-def _where(subject: Ref) -> dict[str, Any]:
+def _where(subject: changes.Ref) -> dict[str, Any]:
     # An inherited counter is in the row of the parent, under the key of the parent.
     key_field: Any = subject.model and subject.model._meta.pk
     owner = key_field.name if key_field else "pk"

@@ -15,23 +15,16 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import connections, models, router
 from django.db.models.signals import class_prepared, post_save, pre_save
 
-from django_counters import conf
+from django_counters import conf, features, reading, types
 from django_counters.errors import CounterError, InitialOutOfBounds, InvalidDelta, UnsavedInstance
-from django_counters.event import PLAIN, Event
-from django_counters.features import forgetting
 from django_counters.fields.values import CounterOf, CounterValue, NotLoaded, note_raw
 from django_counters.measure import Measure
-from django_counters.reading import check_age
 from django_counters.registry import in_effect, registry
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.tables import slots
-from django_counters.strategies.declaring import MAX_AGE, Recipe
-from django_counters.strategies.spread import SLOTTED, SLOTTED_ELSEWHERE
+from django_counters.strategies import declaring, spread
 from django_counters.tables.total import AssignedNumber, Loaded, TotalAttribute, TotalField
-from django_counters.tokens import optional_token
-from django_counters.types import INT8, Bounds, Reading, Result
-from django_counters.write.changes import Change, Ref
-from django_counters.write.pipeline import change
+from django_counters.write.changes import Ref
 from django_counters.write.records import CounterColumn, can_be_slotted, check_record_id, native_of
 
 if TYPE_CHECKING:
@@ -48,7 +41,7 @@ _OF_DJANGO = signature(models.Field.__init__).parameters.keys()
 class BaseCounterField(TotalField):
     """The column of a `CounterField`, without what instances of its model show of it."""
 
-    capacity = INT8
+    capacity = types.INT8
 
     if TYPE_CHECKING:
         db_index: bool
@@ -69,7 +62,7 @@ class BaseCounterField(TotalField):
         ceiling = self.options.get("ceiling")
         if app := conf.ceiling_app(ceiling):
             raise ImproperlyConfigured(f"a ceiling of periods needs {app} in INSTALLED_APPS.")
-        self.bounds = Bounds(floor, conf.value_ceiling(ceiling))
+        self.bounds = types.Bounds(floor, conf.value_ceiling(ceiling))
         if "db_default" not in kwargs:
             kwargs.setdefault("default", 0)
         # Django has a flag of the name ``unique``, too: a list of periods would set it.
@@ -181,25 +174,6 @@ class BaseCounterField(TotalField):
         """Shown, but read-only: a form would send back the number that it showed."""
         return super().formfield(*args, **{"disabled": True, "required": False, **kwargs})
 
-    def change(
-        self,
-        instance: models.Model,
-        by: int,
-        called: Bounds,
-        using: str | None,
-        token: object = None,
-        immediately: bool = False,
-        event: Event = PLAIN,
-    ) -> Result:
-        """Change the row of one instance; `CounterValue` is its face."""
-        ref = self.ref(instance, using)
-        given = optional_token(token)
-        result = change(Change(ref, by, called, None, given, immediately, event=event))
-        # Where no number is known, the value of the instance stays as it is.
-        if result.value is not None and not result.replayed:
-            instance.__dict__[self.attname] = result.value
-        return result
-
     def ref(self, instance: models.Model, using: str | None) -> Ref:
         """The counter of one instance, to be changed."""
         alias = using or router.db_for_write(type(instance), instance=instance)
@@ -212,9 +186,9 @@ class BaseCounterField(TotalField):
         consistency: str,
         using: str | None,
         max_age: float | None = None,
-    ) -> Reading:
+    ) -> types.Reading:
         """Read the value of one instance; `CounterValue` is its face."""
-        age = MAX_AGE if max_age is None else check_age(max_age)
+        age = declaring.MAX_AGE if max_age is None else reading.check_age(max_age)
         # A replica lags: landed increments would be in neither Redis nor the replica.
         find = router.db_for_write if self.recipe.can.outside else router.db_for_read
         alias = using or find(type(instance), instance=instance)
@@ -243,7 +217,7 @@ class BaseCounterField(TotalField):
 
     def place(self) -> CounterColumn:
         """Where the totals stand, for those who count in slots."""
-        slots = SLOTTED if self.recipe.can.slots else SLOTTED_ELSEWHERE
+        slots = spread.SLOTTED if self.recipe.can.slots else spread.SLOTTED_ELSEWHERE
         recipe = slots.recipe(self.options, of_field=True)
         return CounterColumn(self.table, recipe, self.bounds, self.measure)
 
@@ -252,7 +226,7 @@ class BaseCounterField(TotalField):
         return CounterColumn(self.table, self.recipe, self.bounds, self.measure)
 
     @cached_property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> declaring.Recipe:
         """The recipe of this field's strategy."""
         declared = conf.field_strategy(self.strategy)
         # A check tells of a strategy that there is not.
@@ -263,7 +237,7 @@ class BaseCounterField(TotalField):
     def leaves_rows(self) -> bool:
         """Return whether a deleted record would leave something of its counter behind."""
         own = self.recipe.can.slots or self.recipe.can.outside or self.measure
-        return bool(own or any(one.keeps_rows(self) for one in forgetting()))
+        return bool(own or any(one.keeps_rows(self) for one in features.forgetting()))
 
     @cached_property
     def measure(self) -> Measure | None:  # type: ignore[override]
@@ -305,7 +279,7 @@ def _all(field: BaseCounterField) -> Iterator[tuple[str, str]]:
         yield "E012", "A counter cannot be null: it starts at zero."
     if field.primary_key:
         yield "E013", "A counter cannot be a primary key."
-    elif _is_indexed(field):
+    elif field.db_index or field.unique or field.name in _indexed(field.model):
         yield "W010", "An index on a counter slows down every increment."
     if _is_left_behind(field):
         yield (
@@ -344,12 +318,7 @@ def _projections(field: BaseCounterField) -> Iterator[tuple[str, str]]:
     declared = conf.field_strategy(field.strategy)
     if declared is not None:
         yield from conf.conflicts(declared, field.bounds, field.options, of_field=True)
-    if field.measure and field.measure.counts_rows:
-        yield from _start(field)
-
-
-def _start(field: BaseCounterField) -> Iterator[tuple[str, str]]:
-    for name in ("default", "db_default"):
+    for name in ("default", "db_default") if field.measure and field.measure.counts_rows else ():
         number = getattr(field, name)
         if number is not models.NOT_PROVIDED and number != 0:
             problem = f"The {name} is {number!r}. Remove it: a count of rows starts at 0."
@@ -403,10 +372,8 @@ def _bounds(field: BaseCounterField) -> Iterator[tuple[str, str]]:
             yield "E015", f"The {name} {number} is out of its bounds."
 
 
-def _is_indexed(field: BaseCounterField) -> bool:
-    options = field.model._meta
-    declared = (name for index in options.indexes for name, _ in index.fields_orders)
-    return field.db_index or field.unique or field.name in declared
+def _indexed(model: type[models.Model]) -> list[str]:
+    return [name for index in model._meta.indexes for name, _ in index.fields_orders]
 
 
 # The field, and what a model's class and instances show of it.
@@ -442,19 +409,18 @@ class CounterAttribute(TotalAttribute):
         return self._heir or self.field.model
 
     def __get__(self, instance: models.Model | None, cls: type[models.Model] | None = None) -> Any:
+        if instance is None and cls not in (None, self.field.model):
+            # The same counter, for a child: that may have a key of its own.
+            inherited = copy(self)
+            inherited._heir = cls
+            return inherited
         if instance is None:
-            return self if cls in (None, self.field.model) else self._of_heir(cls)
+            return self
         try:
             return super().__get__(instance, cls)
         except SynchronousOnlyOperation:
             # It was deferred. An attribute cannot be awaited, and who counts need not know it.
             return self.not_loaded_class(self.field, instance)
-
-    def _of_heir(self, cls: type[models.Model] | None) -> CounterAttribute:
-        """The same counter, for a child: that may have a key of its own."""
-        inherited = copy(self)
-        inherited._heir = cls
-        return inherited
 
     def hand_out(self, value: int, instance: models.Model) -> Any:
         return CounterValue(value, self.field, instance)

@@ -10,8 +10,7 @@ from weakref import WeakKeyDictionary
 
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import CommandError
-from django.db import connections, models, router, transaction
-from django.db.migrations import AlterField, Migration, SeparateDatabaseAndState
+from django.db import connections, migrations, models, router, transaction
 from django.db.models.functions import Floor
 from django.db.models.signals import class_prepared, post_delete, pre_delete
 from django.db.transaction import Atomic
@@ -141,7 +140,7 @@ _REMEDY = (
 )
 
 
-def guard_columns(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> None:
+def guard_columns(plan: Sequence[tuple[migrations.Migration, bool]] = (), **_: Any) -> None:
     """Receive ``pre_migrate``: let each AlterField of the plan look at its column first.
 
     Only the AlterField itself sees the column as earlier operations have left it.
@@ -154,9 +153,9 @@ def guard_columns(plan: Sequence[tuple[Migration, bool]] = (), **_: Any) -> None
 
 def _alterations(operations: Iterable[Any]) -> Iterator[Any]:
     for operation in operations:
-        if isinstance(operation, SeparateDatabaseAndState):
+        if isinstance(operation, migrations.SeparateDatabaseAndState):
             yield from _alterations(operation.database_operations)
-        elif isinstance(operation, AlterField):
+        elif isinstance(operation, migrations.AlterField):
             yield operation
 
 

@@ -15,11 +15,11 @@ from django_counters.adjustments.models import CounterAdjustment
 from django_counters.event import BoundOptions, Tags, Who, event_of
 from django_counters.reading import ReadOptions
 from django_counters.tables.total import Loaded
-from django_counters.tokens import Token
+from django_counters.tokens import Token, optional_token
 from django_counters.twins import alters_data, twin
 from django_counters.types import NoNumber, Reading, Result, bounds_of_call, check_integer
 from django_counters.write import pipeline
-from django_counters.write.changes import Ref
+from django_counters.write.changes import Change, Ref
 from django_counters.write.records import of_record
 
 
@@ -76,9 +76,12 @@ class Counting:
             ReadOnlyDatabase, OutcomeUnknown: as for named counters.
         """
         bounds, event = bounds_of_call(floor, ceiling), event_of(at, tags, who)
-        result: Result = self._field.change(
-            self._instance, check_integer(by), bounds, using, token, immediately, event
-        )
+        delta, ref = check_integer(by), self._field.ref(self._instance, using)
+        given = optional_token(token)
+        result = pipeline.change(Change(ref, delta, bounds, None, given, immediately, event=event))
+        # If no number is known, the instance keeps its value.
+        if result.value is not None and not result.replayed:
+            self.show(result.value)
         return result
 
     @alters_data
@@ -98,10 +101,9 @@ class Counting:
                 actor.
             CeilingExceeded, CounterOverflow, InvalidDelta, Contention: as there.
         """
-        field, instance = self._field, self._instance
-        result = pipeline.maximum(field.ref(instance, using), number)
+        result = pipeline.maximum(self._field.ref(self._instance, using), number)
         if result.value is not None:
-            instance.__dict__[field.attname] = result.value
+            self.show(result.value)
         return result
 
     amaximum = twin(maximum)

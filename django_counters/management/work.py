@@ -15,11 +15,8 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, close_old_connections
 
-from django_counters.errors import ReadOnlyDatabase
+from django_counters import errors, upkeep
 from django_counters.features import Done
-from django_counters.upkeep import prune_all
-from django_counters.upkeep import rollup as fold
-from django_counters.upkeep import verify as compare
 
 # The functions of the jobs.
 
@@ -28,7 +25,7 @@ MOST_SHOWN = 20
 
 def rollup(using: str) -> Done:
     """Fold shards, slots and entries into the totals."""
-    report = fold(using)
+    report = upkeep.rollup(using)
     text = (
         f"{report.rows} rows folded, {report.orphans} without a record dropped, "
         f"{report.left} left; {report.entries} entries folded, {report.waiting} left"
@@ -42,7 +39,7 @@ def rollup(using: str) -> Done:
 
 def prune(using: str) -> Done:
     """Delete expired rows."""
-    gone, failed = prune_all(using)
+    gone, failed = upkeep.prune_all(using)
     *some, last = (f"{number} {kind}" for kind, number in gone.items())
     text = f"{', '.join(some)} and {last} forgotten"
     return Done(text, {"database": using, **gone}, _failures(failed), bool(failed))
@@ -59,7 +56,7 @@ def verify(using: str) -> Done:
 
 def verified(using: str, **asked: Any) -> Done:
     """The result of a comparison, in words."""
-    report = compare(using, **asked)
+    report = upkeep.verify(using, **asked)
     drifts = [drift._asdict() for drift in report.drifts]
     text = f"{report.checked} counters and {report.partitions} sealed partitions checked"
     shown = [f"{d.key}: {d.actual}, not {d.expected}" for d in report.drifts[:MOST_SHOWN]]
@@ -75,7 +72,7 @@ def verified(using: str, **asked: Any) -> Done:
 ENDING = (signal.SIGINT, signal.SIGTERM)
 Wait = Callable[[float], bool]
 # The database is away for a moment; a loop goes on when it is back.
-PASSING = (OperationalError, InterfaceError, ReadOnlyDatabase)
+PASSING = (OperationalError, InterfaceError, errors.ReadOnlyDatabase)
 
 
 @contextmanager

@@ -4,22 +4,17 @@ problems."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from django.apps import apps
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, router
 from django.utils.translation import gettext as _
 
-from django_counters.conf import problems
+from django_counters import conf, upkeep
 from django_counters.features import Finding, Verdict, installed
 from django_counters.metrics import facts
 from django_counters.tables import CounterIncident
 from django_counters.tables.schema import COUNTERS
-from django_counters.upkeep import Stranger
-
-if TYPE_CHECKING:
-    pass
 
 _COMMAND = "manage.py counters"
 # The commands that say more about incidents of a kind.
@@ -96,7 +91,7 @@ def findings(found: facts.Facts) -> Iterator[Finding]:
 
 def _hindrances(found: facts.Facts) -> Iterator[Finding]:
     """Problems of the settings; else missing tables."""
-    told = [problem.message for problem in problems(getattr(settings, "COUNTERS", None))]
+    told = [problem.message for problem in conf.problems(getattr(settings, "COUNTERS", None))]
     of_settings = [facts.says_more("settings", "", message, "manage.py check") for message in told]
     yield from of_settings or _missing(found)
 
@@ -139,7 +134,7 @@ def _of_incidents(one: facts.Incidents) -> Finding:
     return Finding("incidents", "", 0, 0, what, needed=True)
 
 
-def _stranger(one: Stranger) -> Finding:
+def _stranger(one: upkeep.Stranger) -> Finding:
     label = f"{one.kind.app_label}.{one.kind.model}.{one.name}"
     if one.has_model:
         slots = f"SlottedCounter.objects.filter(record_type={one.kind.pk}, name={one.name!r})"

@@ -16,25 +16,21 @@ from django.db.models import Count, Max
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_counters import clock
-from django_counters.access import created_key
+from django_counters import access, clock, errors, reading
 from django_counters.adjustments.models import AdjustmentRequest, CounterAdjustment
-from django_counters.errors import CounterError, CounterUnavailable, OutcomeUnknown
 from django_counters.features import Feature, Finding, GaugeValue
-from django_counters.reading import values_of
 from django_counters.redis.commands import ServerRefused
 from django_counters.registry import registry
-from django_counters.tables import CounterIncident
-from django_counters.tables.schema import COUNTERS
+from django_counters.tables import CounterIncident, schema
 from django_counters.upkeep import Stranger, attempted, contained, places, strangers
 
 logger = logging.getLogger("django_counters")
 # How long an incident is recent.
 RECENT = timedelta(days=7)
 # The errors of a server that gives no answer.
-UNANSWERED = (CounterUnavailable, OutcomeUnknown, ServerRefused)
+UNANSWERED = (errors.CounterUnavailable, errors.OutcomeUnknown, ServerRefused)
 # Those of an outage, for which an app isn't to blame.
-OUTAGES = (OperationalError, InterfaceError, CounterError, *UNANSWERED)
+OUTAGES = (OperationalError, InterfaceError, errors.CounterError, *UNANSWERED)
 # Minutes.
 PERIODS = (10, 60)
 # A rate counts no more entries, to be quick on a busy site.
@@ -175,7 +171,7 @@ class Facts:
     @property
     def has_counters(self) -> bool | None:
         """Whether the table of counters exists; None if that is unknown."""
-        return None if self.tables is None else COUNTERS.model._meta.db_table in self.tables
+        return None if self.tables is None else schema.COUNTERS.model._meta.db_table in self.tables
 
     def known(self, name: str) -> Any:
         """Return a part of its own or of a feature; None if it is unknown."""
@@ -224,7 +220,7 @@ def attempt(part: str, using: str, read: Callable[[], _T]) -> _T | Away:
         with block:
             return read()
     except Exception as error:
-        if not isinstance(error, (Error, CounterError, *UNANSWERED)):
+        if not isinstance(error, (Error, errors.CounterError, *UNANSWERED)):
             logger.exception("%s of the database %s cannot be asked.", part, using)
         return Away(part, reason_of(error), error)
 
@@ -298,7 +294,7 @@ def says_more(subject: str, strategy: str, problem: str, command: str) -> Findin
 
 def reason_of(error: Exception) -> str:
     """Return the first line of a server's or driver's error."""
-    text = error.reason if isinstance(error, CounterUnavailable) else str(error)
+    text = error.reason if isinstance(error, errors.CounterUnavailable) else str(error)
     return text.strip().partition("\n")[0].rstrip(".")
 
 
@@ -317,15 +313,15 @@ def _incidents(using: str) -> tuple[Incidents, ...]:
 
 def _rooms(using: str) -> tuple[Room, ...]:
     """Return the namespaces in which the API may create counters in this database."""
-    if COUNTERS.writing() != using:
+    if schema.COUNTERS.writing() != using:
         return ()
     caps = {
         namespace: policy.access.max_counters
         for namespace, policy in registry.policies().items()
         if policy.access.creates
     }
-    created = values_of(map(created_key, caps), using)
-    return tuple(Room(name, created[created_key(name)], most) for name, most in caps.items())
+    created = reading.values_of(map(access.created_key, caps), using)
+    return tuple(Room(name, created[access.created_key(name)], most) for name, most in caps.items())
 
 
 def _requests(using: str) -> int:

@@ -25,14 +25,12 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from django_counters.features import Tally
+from django_counters import features, signals, types
 from django_counters.metrics import samples
 from django_counters.metrics.samples import Declared, Gathering, Scrape, samples_of, tallies
-from django_counters.signals import batch_applied, upkeep_done
 from django_counters.stores.sql.dialects import DIALECTS
 from django_counters.tables.schema import databases
 from django_counters.tenants import tenant
-from django_counters.types import Batch
 
 __all__ = ["CountersCollector", "exposition"]
 
@@ -66,7 +64,7 @@ class _Meter:
         self._amounts = [_amount.labels(using, strategy, way) for way in ways]
         self._size = _batch_size.labels(using, strategy)
 
-    def count(self, batch: Batch) -> None:
+    def count(self, batch: types.Batch) -> None:
         for way in (False, True):
             amounts = [abs(delta.by) for delta in batch.deltas if (delta.by < 0) is way]
             if amounts:
@@ -81,18 +79,18 @@ _MOST_KEPT = 100
 _meter = cache(_Meter)
 
 
-@receiver(batch_applied, dispatch_uid="django_counters.metrics")
-def _count_batch(batch: Batch, strategy: str, using: str, **_: object) -> None:
+@receiver(signals.batch_applied, dispatch_uid="django_counters.metrics")
+def _count_batch(batch: types.Batch, strategy: str, using: str, **_: object) -> None:
     _meter(using, strategy).count(batch)
 
 
-@receiver(upkeep_done, dispatch_uid="django_counters.metrics")
+@receiver(signals.upkeep_done, dispatch_uid="django_counters.metrics")
 def _count_upkeep(work: str, using: str, seconds: float, report: Any, **_: object) -> None:
     _upkeep_seconds.labels(using, work).observe(seconds)
     _upkeep_size.labels(using, work).observe(report.counters)
 
 
-def _count_signals(tally: Tally) -> None:
+def _count_signals(tally: features.Tally) -> None:
     counter = Counter(tally.name, tally.meaning, tally.labels)
 
     def count(**arguments: Any) -> None:

@@ -12,12 +12,11 @@ from typing import Literal, NamedTuple
 
 from django.db import connections
 
+from django_counters import tables, upkeep
 from django_counters.features import Gauge, GaugeValue, Tally, features
 from django_counters.metrics import facts
 from django_counters.metrics.doctor import needed, to_do
-from django_counters.tables import CounterIncident
 from django_counters.tenants import acting_for, tenant
-from django_counters.upkeep import attempted
 
 logger = logging.getLogger("django_counters")
 
@@ -139,7 +138,7 @@ STATE = (
 
 def state() -> tuple[Declared, ...]:
     """Return all metrics that are asked on each scrape, including those of apps."""
-    of_apps = attempted("", lambda feature: [*map(declared_for, feature.gauges())], {})
+    of_apps = upkeep.attempted("", lambda feature: [*map(declared_for, feature.gauges())], {})
     return (*STATE, *(gauge for _app, gauges in of_apps for gauge in gauges))
 
 
@@ -167,18 +166,15 @@ def scraping(using: str) -> Iterator[Scrape]:
         for more in facts.growing(found, *needed(), "requests"):
             found = more
             yield Scrape(found)
-        number = facts.attempt("findings", using, lambda: _needed(found))
+        number: int | facts.Away | None = None
+        # A part of the findings would look like an improvement.
+        if all(found.known(part) is not None for part in needed()):
+            number = facts.attempt("findings", using, lambda: len(to_do(found)))
         if isinstance(number, facts.Away):
             found, number = replace(found, away=(*found.away, number)), None
         yield Scrape(found, number, time.monotonic() - began)
     for away in found.away:
         logger.warning("Metrics: %s of the database %s is away: %s", away.part, using, away.reason)
-
-
-def _needed(found: facts.Facts) -> int | None:
-    """The number of findings, if all is known: a part of them would look like an improvement."""
-    is_whole = all(found.known(part) is not None for part in needed())
-    return len(to_do(found)) if is_whole else None
 
 
 class _Run:
@@ -314,7 +310,7 @@ def _incidents(found: facts.Facts) -> Iterator[Sample]:
     if found.incidents is None:
         return
     numbers = {one.kind: one.number for one in found.incidents}
-    for kind in {**dict.fromkeys(CounterIncident.Kind.values, 0), **numbers}:
+    for kind in {**dict.fromkeys(tables.CounterIncident.Kind.values, 0), **numbers}:
         yield Sample(INCIDENTS, (found.using, kind), numbers.get(kind, 0))
 
 

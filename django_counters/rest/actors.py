@@ -16,9 +16,8 @@ from rest_framework import exceptions as drf
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from django_counters import event
+from django_counters import errors, event
 from django_counters.access import ADDRESS
-from django_counters.errors import InvalidActor
 from django_counters.principal import address_of_client, principal_of
 from django_counters.rest.permissions import MayAdjust, is_anonymous, is_user, user_of
 from django_counters.rest.targets import Target
@@ -52,7 +51,7 @@ def event_of_change(
     if takes and not all(target.has_condition for target in targets):
         if "who" in asked:
             reason = "a decrement takes no one out of a set; leave who out"
-            raise InvalidActor(who=asked["who"], reason=reason)
+            raise errors.InvalidActor(who=asked["who"], reason=reason)
         return event.event_of(**asked)
     who = actor_of_request(request, view, targets, asked.get("who"))
     return event.event_of(**{**asked, "who": who})
@@ -71,10 +70,12 @@ def actor_of_request(
         given = event.actor_of(given)
         if is_anonymous(request):
             return VISITOR + given
-        if given != _own(request) and not _may_name_others(request, view, targets):
-            raise drf.PermissionDenied(
-                "Only users who may adjust the counter may name another actor."
-            )
+        adjusts = MayAdjust()
+        if given != _own(request) and not all(
+            adjusts.has_object_permission(request, view, target) for target in targets
+        ):
+            text = "Only users who may adjust the counter may name another actor."
+            raise drf.PermissionDenied(text)
         return given
     counting = [target for target in targets if target.counts_actors]
     if not counting:
@@ -116,8 +117,3 @@ def _own(request: Request) -> str | None:
     if len(own) > event.WHO_LENGTH:
         own = _digest("user", own)
     return event.actor_of(own)
-
-
-def _may_name_others(request: Request, view: APIView, targets: Collection[Target]) -> bool:
-    may = MayAdjust()
-    return all(may.has_object_permission(request, view, target) for target in targets)

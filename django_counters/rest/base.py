@@ -20,19 +20,16 @@ from django.urls.converters import StringConverter
 from django.utils import timezone
 from django.utils.cache import get_conditional_response
 from rest_framework import exceptions as drf
+from rest_framework import permissions, renderers, views
 from rest_framework.exceptions import APIException
-from rest_framework.permissions import AllowAny
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from django_counters import clock
+from django_counters import clock, features, types
 from django_counters.access import ANYONE, BEACON, Access, created_key
 from django_counters.adjustments.adjustment import request_id_of
 from django_counters.errors import CounterError, OutcomeUnknown
 from django_counters.event import PLAIN, Event
-from django_counters.features import charges
 from django_counters.principal import principal_of
 from django_counters.registry import registry
 from django_counters.rest.bodies import Body, OnlyJSON, StrictJSONParser, check_carried, checker
@@ -43,7 +40,6 @@ from django_counters.stores.sql.claims import SqlTokens
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables.schema import COUNTERS
 from django_counters.tokens import Token, check_token, mint
-from django_counters.types import Reading, namespace_of
 from django_counters.write import pipeline
 
 # Requests with an Idempotency-Key: they are done once, however often they are sent.
@@ -60,13 +56,6 @@ Answer = dict[str, Any]
 Work = Callable[[UUID | None], Answer]
 
 
-class ReplayableAnswer(NamedTuple):
-    """An answer, and whether it is that of an earlier request."""
-
-    body: Answer
-    replayed: bool
-
-
 class IdempotentRequest(NamedTuple):
     """One request with an Idempotency-Key.
 
@@ -80,8 +69,8 @@ class IdempotentRequest(NamedTuple):
     joins: bool
     resumes: bool
 
-    def do(self, work: Work) -> ReplayableAnswer:
-        """Do the work, or return the answer of the request that did it.
+    def do(self, work: Work) -> tuple[Answer, bool]:
+        """Do the work, or return the answer of the request that did it, and whether it's that.
 
         Raises:
             Refused: another request is doing it (409).
@@ -90,25 +79,25 @@ class IdempotentRequest(NamedTuple):
         """
         return self._within_transaction(work) if self.joins else self._claimed_first(work)
 
-    def _within_transaction(self, work: Work) -> ReplayableAnswer:
+    def _within_transaction(self, work: Work) -> tuple[Answer, bool]:
         tokens = registry.tokens(self.using)
         with tokens.all_or_nothing():
             kept = self._claim(tokens)
             if kept is not None and "body" in kept:
-                return ReplayableAnswer(kept["body"], True)
+                return kept["body"], True
             if kept is not None and kept["until"]:
                 # Another request began it when the counter was still outside of the database.
                 raise OutcomeUnknown(using=self.using)
             body = work(None)
             tokens.keep(self.token, {"body": body})
-        return ReplayableAnswer(body, False)
+        return body, False
 
-    def _claimed_first(self, work: Work) -> ReplayableAnswer:
+    def _claimed_first(self, work: Work) -> tuple[Answer, bool]:
         tokens = registry.tokens(self.using)
         with tokens.all_or_nothing():
             kept = self._claim(tokens)
             if kept is not None and "body" in kept:
-                return ReplayableAnswer(kept["body"], True)
+                return kept["body"], True
             attempt = self._attempt(kept)
             tokens.keep(self.token, attempt)
         try:
@@ -122,8 +111,11 @@ class IdempotentRequest(NamedTuple):
             # After these errors nothing was counted; after any other, it is unknown.
             self._release(tokens, {**attempt, "until": _NOT_COUNTED}, attempt)
             raise
-        self._keep(tokens, body)
-        return ReplayableAnswer(body, False)
+        # It is counted, also if this fails. Then the same key is answered that the outcome is
+        # unknown, and it is never counted again.
+        with suppress(CounterError, Error):
+            tokens.keep(self.token, {"body": body})
+        return body, False
 
     def _claim(self, tokens: SqlTokens) -> Mapping[str, Any] | None:
         if not tokens.is_alone(self.token):
@@ -142,28 +134,16 @@ class IdempotentRequest(NamedTuple):
             token = kept["token"]
         return {"token": token, "until": (now + _LEASE).timestamp()}
 
-    def _keep(self, tokens: SqlTokens, body: Answer) -> None:
-        # It is counted, also if this fails. Then the same key is answered that the outcome is
-        # unknown, and it is never counted again.
-        with suppress(CounterError, Error):
-            tokens.keep(self.token, {"body": body})
-
     def _release(
         self, tokens: SqlTokens, left: Mapping[str, Any], attempt: Mapping[str, Any]
     ) -> None:
-        """Return the lease early."""
+        """Return the lease early, unless another request has taken over after its end."""
         with suppress(CounterError, Error), tokens.all_or_nothing():
-            if self._is_ours(tokens, attempt):
+            if not self.resumes or (
+                tokens.is_alone(self.token)
+                and tokens.claim(self.token, self.fingerprint, _no_entry) == attempt
+            ):
                 tokens.keep(self.token, left)
-
-    def _is_ours(self, tokens: SqlTokens, attempt: Mapping[str, Any]) -> bool:
-        """Whether no other request has taken over after the end of the lease."""
-        if not self.resumes:
-            return True
-        return (
-            tokens.is_alone(self.token)
-            and tokens.claim(self.token, self.fingerprint, _no_entry) == attempt
-        )
 
 
 def once_of(
@@ -257,7 +237,7 @@ def _made(keys: set[str], most: int, alias: str) -> bool:
 
     Concurrent callers wait for each other: they hold the counter of created counters first.
     """
-    namespace = namespace_of(next(iter(keys)))
+    namespace = types.namespace_of(next(iter(keys)))
     counted = created_key(namespace)
     corrections = registry.corrections(NAMED, alias)
     with corrections.correcting("the admission"):
@@ -291,11 +271,11 @@ class KeyConverter(StringConverter):
 register_converter(KeyConverter, "counter_key")
 
 
-class CounterView(APIView):
+class CounterView(views.APIView):
     """A view of counters. Its one `CounterPermission` says what its requests do with them."""
 
     parser_classes = (StrictJSONParser,)
-    renderer_classes = (JSONRenderer,)
+    renderer_classes = (renderers.JSONRenderer,)
     content_negotiation_class = OnlyJSON
     metadata_class = None
     # Without OPTIONS.
@@ -321,7 +301,7 @@ class CounterView(APIView):
         """The headers of a read: shared caches may keep it only if anyone may read it."""
         *by_default, _ = self.get_permissions()
         # Other classes may admit one client and not another.
-        is_open = all(type(permission) is AllowAny for permission in by_default)
+        is_open = all(type(permission) is permissions.AllowAny for permission in by_default)
         is_public = is_open and target.access.rule(self.may.action) == ANYONE
         whose = "public" if is_public else "private"
         return {"Cache-Control": f"{whose}, {lasts}", "Vary": "Authorization, Cookie"}
@@ -461,7 +441,7 @@ class CounterView(APIView):
             self._admit_origin(target.access)
         groups: dict[str, list[Target]] = {}
         for key, (target, _) in changes.items():
-            groups.setdefault(namespace_of(key), []).append(target)
+            groups.setdefault(types.namespace_of(key), []).append(target)
         for namespace, group in groups.items():
             access = group[0].access
             self.charge_changes(namespace, access, len(group))
@@ -479,7 +459,7 @@ class CounterView(APIView):
         Raises:
             ValidationError, Throttled: one of them refuses.
         """
-        for charge in charges():
+        for charge in features.charges():
             charge(self.request, namespace, access, number)
 
     def _admit_size(self, key: str, access: Access, by: int) -> None:
@@ -499,7 +479,7 @@ class PersonView(CounterView):
 
     def get_permissions(self) -> list[Any]:
         """Without `AllowAny`: from it, the schema would say that no login is needed."""
-        return [one for one in super().get_permissions() if type(one) is not AllowAny]
+        return [one for one in super().get_permissions() if type(one) is not permissions.AllowAny]
 
     def need_person(self) -> None:
         """Refuse a request without a user.
@@ -553,7 +533,7 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def reading_body(key: str, reading: Reading) -> Mapping[str, Any]:
+def reading_body(key: str, reading: types.Reading) -> Mapping[str, Any]:
     """The answer to a read."""
     return {
         "key": key,

@@ -17,9 +17,8 @@ from drf_spectacular.utils import (
     extend_schema_field,
     extend_schema_view,
 )
-from rest_framework import serializers
+from rest_framework import negotiation, serializers
 from rest_framework.exceptions import ParseError, UnsupportedMediaType
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -182,12 +181,7 @@ class StrictJSONParser(BaseParser):
 
     media_type = "application/json"
 
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,  # noqa: ARG002
-        parser_context: Mapping[str, Any] | None = None,  # noqa: ARG002
-    ) -> Any:
+    def parse(self, stream: IO[Any], *_: Any, **__: Any) -> Any:
         """The body.
 
         Raises:
@@ -237,7 +231,7 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number")
 
 
-class OnlyJSON(BaseContentNegotiation):
+class OnlyJSON(negotiation.BaseContentNegotiation):
     """Answers in JSON, whatever the client accepts."""
 
     def select_parser(self, request: Request, parsers: Iterable[Any]) -> Any:
@@ -245,12 +239,7 @@ class OnlyJSON(BaseContentNegotiation):
         given = (request.content_type or "").partition(";")[0].strip().lower()
         return next((parser for parser in parsers if parser.media_type == given), None)
 
-    def select_renderer(
-        self,
-        request: Request,  # noqa: ARG002
-        renderers: Any,
-        format_suffix: str | None = None,  # noqa: ARG002
-    ) -> tuple[BaseRenderer, str]:
+    def select_renderer(self, _: Request, renderers: Any, *__: Any) -> tuple[BaseRenderer, str]:
         """The first renderer."""
         return renderers[0], renderers[0].media_type
 

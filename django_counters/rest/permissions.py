@@ -137,7 +137,10 @@ class HasScope(BasePermission):
         """Whether a scope admits the action for this counter."""
         # A list has a target for the beginning of its keys, which no scope for one key admits.
         whole = self.action != "list"
-        admitted = any(_is_like(obj.key, one, whole=whole) for one in self._keys_of(request))
+        admitted = any(
+            obj.key.startswith(one[:-1]) if one.endswith("*") else whole and obj.key == one
+            for one in self._keys_of(request)
+        )
         return admitted and super().has_object_permission(request, view, obj)
 
     def _keys_of(self, request: Request) -> Iterator[str]:
@@ -147,12 +150,6 @@ class HasScope(BasePermission):
             action, _, pattern = scope.partition(":")
             if self.action and action in ("*", self.action):
                 yield pattern
-
-
-def _is_like(key: str, pattern: str, *, whole: bool) -> bool:
-    if pattern.endswith("*"):
-        return key.startswith(pattern[:-1])
-    return whole and key == pattern
 
 
 def user_of(request: Request) -> Any:

@@ -16,21 +16,19 @@ from django.http import Http404
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
-from django_counters import clock, errors
-from django_counters.features import rest_modules
+from django_counters import clock, errors, features
 
 CONTENT_TYPE = "application/problem+json"
 _TYPES = "urn:django-counters:"
 # Seconds.
 RETRY_AFTER = 1
-_DATABASE_AWAY = (OperationalError, InterfaceError)
 
 
 class ProblemKind(NamedTuple):
     """The answer to one kind of error.
 
     ``data``: the attributes of the error that it contains. ``says``: its text, where that of the
-    error may be about our servers.
+    error may be about our servers. ``field``: the argument that is wrong.
     """
 
     status: int
@@ -38,6 +36,7 @@ class ProblemKind(NamedTuple):
     data: tuple[str, ...] = ()
     says: str = ""
     retry_after: int | None = None
+    field: str = ""
 
 
 _UNCHANGED = "Nothing was changed. Try again later."
@@ -74,16 +73,16 @@ _KINDS: Mapping[type[Exception], ProblemKind] = {
     errors.TokenExpired: ProblemKind(
         422, "idempotency-key-expired", (), "The Idempotency-Key is too old to be told of."
     ),
-    errors.InvalidKey: ProblemKind(400, "invalid", ("reason",)),
-    errors.InvalidDelta: ProblemKind(400, "invalid"),
-    errors.InvalidPeriod: ProblemKind(400, "invalid"),
+    errors.InvalidKey: ProblemKind(400, "invalid", ("reason",), field="key"),
+    errors.InvalidDelta: ProblemKind(400, "invalid", field="by"),
+    errors.InvalidPeriod: ProblemKind(400, "invalid", field="by"),
     errors.InvalidAdjustment: ProblemKind(400, "invalid"),
-    errors.InvalidTags: ProblemKind(400, "invalid", ("reason",)),
-    errors.InvalidMoment: ProblemKind(400, "invalid", ("reason",)),
-    errors.InvalidActor: ProblemKind(400, "invalid", ("reason",)),
+    errors.InvalidTags: ProblemKind(400, "invalid", ("reason",), field="tags"),
+    errors.InvalidMoment: ProblemKind(400, "invalid", ("reason",), field="at"),
+    errors.InvalidActor: ProblemKind(400, "invalid", ("reason",), field="who"),
     errors.UnsupportedCondition: ProblemKind(400, "unsupported", ("key", "reason")),
     errors.UnsupportedSeries: ProblemKind(400, "unsupported", ("key", "reason")),
-    errors.InvalidToken: ProblemKind(400, "invalid"),
+    errors.InvalidToken: ProblemKind(400, "invalid", field="Idempotency-Key"),
     errors.UnsupportedBounds: ProblemKind(400, "unsupported"),
     errors.UnsupportedToken: ProblemKind(400, "unsupported"),
     errors.Contention: _BUSY,
@@ -94,15 +93,9 @@ _KINDS: Mapping[type[Exception], ProblemKind] = {
     errors.PartitionMissing: _AWAY,
     errors.LedgerFenced: _AWAY,
     errors.OutcomeUnknown: _UNKNOWN,
-}
-_FIELDS: Mapping[type[Exception], str] = {
-    errors.InvalidKey: "key",
-    errors.InvalidDelta: "by",
-    errors.InvalidPeriod: "by",
-    errors.InvalidToken: "Idempotency-Key",
-    errors.InvalidTags: "tags",
-    errors.InvalidMoment: "at",
-    errors.InvalidActor: "who",
+    # Our own statements raise errors of ours, so these are of another app.
+    OperationalError: _AWAY,
+    InterfaceError: _AWAY,
 }
 
 
@@ -134,7 +127,8 @@ def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # 
         error = drf.ParseError("There are too many parameters.")
     elif isinstance(error, RequestDataTooBig):
         error = TooLarge(settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0)
-    kind = _kind_of(error)
+    kinds = _kinds()
+    kind = next((kinds[one] for one in type(error).__mro__ if one in kinds), None)
     if kind is not None:
         says, data = kind.says or str(error), _data(kind, error)
         return _response(kind.status, kind.name, says, _wait(kind, error), **data)
@@ -145,18 +139,9 @@ def answer(error: Exception, context: Mapping[str, Any]) -> Response | None:  # 
 def _kinds() -> Mapping[type[Exception], ProblemKind]:
     """The errors of this package and of the apps that add routes."""
     kinds = dict(_KINDS)
-    for module in rest_modules():
+    for module in features.rest_modules():
         kinds |= getattr(module, "PROBLEMS", {})
     return kinds
-
-
-def _kind_of(error: Exception) -> ProblemKind | None:
-    kinds = _kinds()
-    for kind in type(error).__mro__:
-        if kind in kinds:
-            return kinds[kind]
-    # Our own statements raise errors of ours, so this one is of another app.
-    return _AWAY if isinstance(error, _DATABASE_AWAY) else None
 
 
 def _wait(kind: ProblemKind, error: Exception) -> int | None:
@@ -173,9 +158,8 @@ def _wait(kind: ProblemKind, error: Exception) -> int | None:
 
 def _data(kind: ProblemKind, error: Exception) -> dict[str, Any]:
     data = {name: _plain(getattr(error, name)) for name in kind.data}
-    for known, field in _FIELDS.items():
-        if isinstance(error, known):
-            data["errors"] = [{"field": field, "detail": str(error)}]
+    if kind.field:
+        data["errors"] = [{"field": kind.field, "detail": str(error)}]
     return data
 
 

@@ -12,12 +12,12 @@ from django.core.exceptions import ValidationError
 from django.db import models, router
 from django.db.models.query import ModelIterable
 
+from django_counters import errors, features
 from django_counters.access import ACTIONS, CLOSED, Access, access_of, access_problems
+from django_counters.adjustments.adjustment import adjust
 from django_counters.adjustments.approval import ask
 from django_counters.effects import names_members
-from django_counters.errors import InvalidConfiguration
 from django_counters.event import PLAIN, Event, actor_of, event_of
-from django_counters.features import actions
 from django_counters.fields import CounterField, counter_fields
 from django_counters.fields.values import CounterValue, NotLoaded
 from django_counters.measure import Measure
@@ -108,10 +108,10 @@ def expose(
     for name in names or ("",):
         if name not in fields:
             problem = f"{model._meta.label} has no counter field {name!r}."
-            raise InvalidConfiguration(problem=problem)
+            raise errors.InvalidConfiguration(problem=problem)
         if not fields[name].is_whole:
             problem = f"{model._meta.label}.{name} has decimal places, and the API has integers."
-            raise InvalidConfiguration(problem=problem)
+            raise errors.InvalidConfiguration(problem=problem)
     for name in names:
         exposed = Exposed(fields[name], access, model, records)
         _exposed[exposed.label] = exposed
@@ -134,15 +134,15 @@ def _check_records(model: type[models.Model], records: Any) -> None:
     elif records.query.select_for_update:
         problem = "records are looked up outside of transactions, where none can be locked"
     if problem:
-        raise InvalidConfiguration(problem=f"expose({model._meta.label}): {problem}")
+        raise errors.InvalidConfiguration(problem=f"expose({model._meta.label}): {problem}")
 
 
 def _checked(label: str, given: dict[str, Any]) -> Access:
     for problem in access_problems(given):
-        raise InvalidConfiguration(problem=f"expose({label}): {problem}")
-    if not {*ACTIONS, *actions()} & set(given):
+        raise errors.InvalidConfiguration(problem=f"expose({label}): {problem}")
+    if not {*ACTIONS, *features.actions()} & set(given):
         problem = f"expose({label}): say who may do what, as in read='anyone'."
-        raise InvalidConfiguration(problem=problem)
+        raise errors.InvalidConfiguration(problem=problem)
     return access_of(given)
 
 
@@ -243,9 +243,9 @@ class Target(ABC):
         """Ask a second person to adjust it."""
         return ask(self.ref, **order)
 
-    @abstractmethod
     def adjust(self, **order: Any) -> CounterAdjustment:
         """Adjust it."""
+        return adjust(self.ref, **order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +267,6 @@ class NamedTarget(Target):
 
     def _read(self, consistency: str) -> Reading:
         return Counter.objects.read(self.key, consistency=consistency)
-
-    def adjust(self, **order: Any) -> CounterAdjustment:
-        return Counter.objects.adjust(self.key, **order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +295,6 @@ class OfRecord(Target):
 
     def _read(self, consistency: str) -> Reading:
         return self._value.read(consistency=consistency)
-
-    def adjust(self, **order: Any) -> CounterAdjustment:
-        return self._value.adjust(**order)
 
 
 def access_to(key: object) -> Access:

@@ -24,11 +24,9 @@ from django_counters.models import Counter
 from django_counters.querysets import CounterQuerySet
 from django_counters.reading import readings_of
 from django_counters.registry import registry
-from django_counters.rest import bodies
-from django_counters.rest.actors import event_of_change
+from django_counters.rest import actors, bodies, problems
 from django_counters.rest.base import CounterView, answer_once, iso, reading_body
 from django_counters.rest.permissions import MayDecrement, MayIncrement, MayList, MayRead
-from django_counters.rest.problems import ApiError
 from django_counters.rest.targets import NamedTarget, OfRecord, Target, named, told
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import Outside
@@ -78,7 +76,7 @@ class ChangeView(CounterView):
         target = self.target(key)
         asked = self.checked(bodies.ChangeBody)
         by = self.sign * asked.pop("by")
-        event = event_of_change(request, self, [target], asked, takes=self.sign < 0)
+        event = actors.event_of_change(request, self, [target], asked, takes=self.sign < 0)
         self.admit_changes({key: (target, by)}, {key: event})
 
         def work(token: UUID | None) -> dict[str, Any]:
@@ -227,8 +225,10 @@ class IncrementManyView(CounterView):
         items = {item["key"]: item["by"] for item in asked.pop("counters")}
         targets = self.targets(list(items))
         changes = {key: (targets[key], by) for key, by in items.items()}
-        event = event_of_change(request, self, targets.values(), asked)
-        events = _events(targets, event, is_named="who" in asked)
+        event = actors.event_of_change(request, self, targets.values(), asked)
+        # Only counters that count actors are told who is logged in.
+        plain = event if "who" in asked else event_of(event.at, event.tags)
+        events = {key: event if one.counts_actors else plain for key, one in targets.items()}
         joins, using = _place(targets, events)
         self.admit_changes(changes, events)
 
@@ -248,12 +248,6 @@ def _mark(body: Mapping[str, Any], *, replayed: bool) -> Mapping[str, Any]:
     return {"counters": counters, "replayed": replayed}
 
 
-def _events(targets: Mapping[str, Target], event: Event, *, is_named: bool) -> dict[str, Event]:
-    """What is told of each counter: who is logged in is told to those that count actors only."""
-    plain = event if is_named else event_of(event.at, event.tags)
-    return {key: event if target.counts_actors else plain for key, target in targets.items()}
-
-
 def _place(targets: Mapping[str, Target], events: Mapping[str, Event]) -> tuple[bool, str]:
     """Whether one transaction changes these counters, and its database."""
     joining = {target.joins for target in targets.values()}
@@ -265,7 +259,7 @@ def _place(targets: Mapping[str, Target], events: Mapping[str, Event]) -> tuple[
     is_one_step = joining == {True} or len(recipes) + records == len(whose) == 1
     if len(joining) > 1 or len(places) > 1 or not is_one_step:
         says = "These counters are kept in several places, which no step changes together."
-        raise ApiError(400, "unsupported", says)
+        raise problems.ApiError(400, "unsupported", says)
     return joining.pop(), places.pop()
 
 

@@ -9,28 +9,22 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connections
 from drf_spectacular.utils import extend_schema
+from rest_framework import decorators, renderers, viewsets
 from rest_framework import exceptions as drf
-from rest_framework.decorators import action
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import GenericViewSet
 
-from django_counters.access import Access
-from django_counters.errors import CounterError, InvalidConfiguration
+from django_counters import access, errors
 from django_counters.fields import counter_fields
-from django_counters.rest import bodies
-from django_counters.rest.actors import event_of_change
+from django_counters.rest import actors, bodies, targets, views
 from django_counters.rest.base import NO_SUCH, answer_once
 from django_counters.rest.bodies import OnlyJSON, StrictJSONParser, check_carried
 from django_counters.rest.problems import ApiError, answer
-from django_counters.rest.targets import Exposed, OfRecord, told
-from django_counters.rest.views import change_body
 from django_counters.strategies.declaring import MAX_AGE
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # What `OfRecord` has of `expose()`, which is not asked here: the view set decides.
-_OF_VIEW_SET = Access()
+_OF_VIEW_SET = access.Access()
 _described = extend_schema(
     request={"application/json": bodies.ChangeBody},
     parameters=[bodies.once()],
@@ -41,19 +35,19 @@ _described = extend_schema(
 def _route(verb: str) -> Callable[[_Method], _Method]:
     """The action ``POST <record>/<counter>/<verb>/``, which speaks JSON as the API does."""
     # Its stubs promise another type than the methods have.
-    untyped: Any = action
+    untyped: Any = decorators.action
     made: Callable[[_Method], _Method] = untyped(
         detail=True,
         methods=["post"],
         url_path=rf"(?P<counter>\w+)/{verb}",
         parser_classes=[StrictJSONParser],
-        renderer_classes=[JSONRenderer],
+        renderer_classes=[renderers.JSONRenderer],
         content_negotiation_class=OnlyJSON,
     )
     return made
 
 
-class CountingViewSet(GenericViewSet[Any]):
+class CountingViewSet(viewsets.GenericViewSet[Any]):
     """What the actions of `IncrementMixin` and `DecrementMixin` have in common.
 
     Who may do them is the business of the view set: of its queryset, its permission classes and
@@ -91,12 +85,12 @@ class CountingViewSet(GenericViewSet[Any]):
         if amount > self.counter_max_delta:
             raise drf.ValidationError({"by": [f"At most {self.counter_max_delta} at once."]})
         by = sign * amount
-        event = event_of_change(request, self, [target], asked, takes=sign < 0)
+        event = actors.event_of_change(request, self, [target], asked, takes=sign < 0)
 
         def work(token: UUID | None) -> dict[str, Any]:
-            return change_body(target, by, target.change(by, token, event))
+            return views.change_body(target, by, target.change(by, token, event))
 
-        whole = {"by": by, **told(event)}
+        whole = {"by": by, **targets.told(event)}
         return answer_once(request, whole, work, target.alias, joins=target.joins)
 
     def get_exception_handler(self) -> Callable[[Exception, Mapping[str, Any]], Response | None]:
@@ -106,13 +100,13 @@ class CountingViewSet(GenericViewSet[Any]):
             return own  # type: ignore[no-any-return]
 
         def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
-            mine = isinstance(error, CounterError | ApiError)
+            mine = isinstance(error, errors.CounterError | ApiError)
             found: Response | None = answer(error, context) if mine else own(error, context)
             return found
 
         return handle
 
-    def _target(self, name: str) -> OfRecord:
+    def _target(self, name: str) -> targets.OfRecord:
         record = self.get_object()
         if name not in self.counter_fields:
             reason = f"{type(self).__name__}.counter_fields has no {name!r}."
@@ -122,12 +116,12 @@ class CountingViewSet(GenericViewSet[Any]):
         found = [one for one in counter_fields(model) if one.name == name and one.is_whole]
         if not found:
             problem = f"{type(self).__name__}: {model._meta.label} has no counter field {name!r}"
-            raise InvalidConfiguration(problem=f"{problem}, or it has decimal places.")
+            raise errors.InvalidConfiguration(problem=f"{problem}, or it has decimal places.")
         (field,) = found
-        exposed = Exposed(field, _OF_VIEW_SET, model, None)
+        exposed = targets.Exposed(field, _OF_VIEW_SET, model, None)
         key = f"{exposed.label}:{record.pk}"
         declared = (field.recipe, field.measure, MAX_AGE)
-        return OfRecord(key, exposed.access, *declared, exposed, record)
+        return targets.OfRecord(key, exposed.access, *declared, exposed, record)
 
 
 class IncrementMixin(CountingViewSet):

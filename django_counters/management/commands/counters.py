@@ -18,9 +18,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_counters import errors, jobs
+from django_counters.adjustments import audit, cases
 from django_counters.adjustments import command as adjustments
-from django_counters.adjustments.audit import Anchor
-from django_counters.adjustments.cases import AdjustedMany
 from django_counters.features import Done, Finding, Job, Verdict, absent
 from django_counters.management import work
 from django_counters.management.work import PASSING, seconds, turns, until_asked_to_end
@@ -159,7 +158,7 @@ class Command(BaseCommand):
         done = work.verified(using, namespace=namespace, sample=sample)
         self.report(done, as_json=as_json)
 
-    def _audit(self, using: str, *, anchor: Anchor | None, as_json: bool, **_: Any) -> None:
+    def _audit(self, using: str, *, anchor: audit.Anchor | None, as_json: bool, **_: Any) -> None:
         self.report(adjustments.audit(using, anchor), as_json=as_json)
 
     def _adjust(self, using: str, **options: Any) -> None:
@@ -169,11 +168,11 @@ class Command(BaseCommand):
         finally:
             self.progress()
 
-    def _told(self) -> Callable[[AdjustedMany], None]:
+    def _told(self) -> Callable[[cases.AdjustedMany], None]:
         """Shows the progress on a terminal, or now and then in a log."""
         due = time.monotonic() + _EVERY
 
-        def tell(report: AdjustedMany) -> None:
+        def tell(report: cases.AdjustedMany) -> None:
             nonlocal due
             done = f"{len(report.changes) + report.done + len(report.refused)} looked at"
             self.progress(done)
@@ -298,9 +297,9 @@ def _modules() -> dict[str, Any]:
     return {name: import_module(path) for name, path in paths}
 
 
-def _anchor(text: str) -> Anchor:
+def _anchor(text: str) -> audit.Anchor:
     try:
-        return Anchor.parse(text)
+        return audit.Anchor.parse(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from error
 
