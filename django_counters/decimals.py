@@ -316,11 +316,10 @@ class _Plain(Decimal):
     def __reduce__(self) -> tuple[Any, ...]:
         return Decimal, (str(self),)
 
-    def __copy__(self) -> Any:
+    def __copy__(self, *_memo: Any) -> Any:
         return Decimal(self)
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        return Decimal(self)
+    __deepcopy__ = __copy__
 
     def __conform__(self, protocol: Any) -> str:
         # SQLite knows how to store this very class alone.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
@@ -28,7 +27,7 @@ from django_counters.adjustments import adjustment, approval
 from django_counters.adjustments.approval import ask
 from django_counters.adjustments.forms import BY, TO, AdjustForm, ApproveForm, RejectForm
 from django_counters.admin import readonly
-from django_counters.features import OnPage, Panel, features
+from django_counters.features import Panel, features
 from django_counters.measure import Measure
 from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.templatetags.counters_admin import grouped, signed
@@ -153,6 +152,7 @@ class _Steps:
         context: dict[str, Any],
     ) -> HttpResponse:
         """Return a page whose form sends the shown value, and the same token while it's valid."""
+        sent = form.cleaned_data.get("token") if form.is_bound else None
         context |= {
             **self.site.each_context(self.request),
             "opts": self.opts,
@@ -162,7 +162,7 @@ class _Steps:
             "expected": known[0],
             "last": known[1],
             "form": form,
-            "token": _token(form),
+            "token": sent or mint(clock.utc()),
         }
         self.request.current_app = self.site.name
         return TemplateResponse(self.request, f"admin/django_counters/{template}", context)
@@ -275,25 +275,17 @@ def _offered(form: AdjustForm, effect: adjustment.Preview) -> int | None:
     return int(data["number"]) - since or None
 
 
-def _token(form: AdjustForm) -> UUID:
-    """Return the token of the sent form, or a new one."""
-    sent: UUID | None = form.cleaned_data.get("token") if form.is_bound else None
-    return sent or mint(clock.utc())
-
-
 class PeopleFilter(readonly.ChoiceFilter):
     """Filters by approval."""
 
     title = _("approval")
     parameter_name = "approved"
 
-    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
-        """Return the choices: approved or not."""
-        return [("yes", _("approved")), ("no", _("by one person"))]
-
-    def condition(self, choice: str) -> Q:
-        """Return the condition: an adjustment without approval has no approver's name."""
-        return ~Q(approver_name="") if choice == "yes" else Q(approver_name="")
+    # An adjustment without approval has no approver's name.
+    choices_of = {
+        "yes": (_("approved"), ~Q(approver_name="")),
+        "no": (_("by one person"), Q(approver_name="")),
+    }
 
 
 class SubjectFilter(readonly.ChoiceFilter):
@@ -302,13 +294,11 @@ class SubjectFilter(readonly.ChoiceFilter):
     title = _("counter")
     parameter_name = "of"
 
-    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
-        """Return the choices."""
-        return [("names", _("named counters")), ("records", _("counters of records"))]
-
-    def condition(self, choice: str) -> Q:
-        """Return the condition: a named counter has no field."""
-        return Q(field="") if choice == "names" else ~Q(field="")
+    # A named counter has no field.
+    choices_of = {
+        "names": (_("named counters"), Q(field="")),
+        "records": (_("counters of records"), ~Q(field="")),
+    }
 
 
 class AdjustmentAdmin(readonly.ExportAdmin):
@@ -585,12 +575,3 @@ def _foreseen(counter: readonly.VisibleCounter, waiting: Any) -> dict[str, Any]:
 def panels() -> list[Panel]:
     """Return the sections that apps add to the page of a counter."""
     return [import_string(feature.panel)() for feature in features() if feature.panel]
-
-
-def sections(
-    request: HttpRequest, counters: Iterable[OnPage]
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return template and context of each section of these counters."""
-    present = panels()
-    pairs = ((panel, panel.context(request, each)) for each in counters for panel in present)
-    return [(panel.template, context) for panel, context in pairs if context is not None]

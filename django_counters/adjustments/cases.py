@@ -170,7 +170,7 @@ def _adjust(group: Sequence[Asked], alias: str, report: AdjustedMany, audit: Sql
     try:
         with registry.corrections(group[0][0].table, alias).all_or_nothing():
             done = adjustment.correct_many(group, alias, audit)
-            _refuse(done.refused, report)
+            report.refused |= {ref.label: str(error) for ref, error in done.refused.items()}
             if done.in_vain:
                 raise _InVainError
     except _InVainError:
@@ -187,15 +187,11 @@ def _foresee(group: Sequence[Asked], alias: str, report: AdjustedMany) -> None:
     values = adjustment.foreseen_values([ref for ref, _ in group], alias)
     for ref, order in group:
         try:
+            if ref not in values:
+                raise RecordMissing(key=ref.label)
             before = values[ref]
             adjustment.refuse(ref, order, before)
-        except KeyError:
-            _refuse({ref: RecordMissing(key=ref.label)}, report)
         except CounterError as error:
-            _refuse({ref: error}, report)
+            report.refused[ref.label] = str(error)
         else:
             report.changes.append(Changed(ref.label, before, before + order.delta(before)))
-
-
-def _refuse(refused: Mapping[Ref, CounterError], report: AdjustedMany) -> None:
-    report.refused.update({ref.label: str(error) for ref, error in refused.items()})

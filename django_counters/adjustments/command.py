@@ -28,26 +28,17 @@ _KNOWN = ("counter", "field", "to", "by")
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the sub-command."""
-    parser.add_argument(
-        "--from",
-        dest="source",
-        required=True,
-        type=Path,
-        metavar="FILE.csv",
-        help=_("a table with the columns counter, and to or by; and a column field for records"),
-    )
-    parser.add_argument("--reason", required=True, help=_("the reason of each adjustment"))
-    parser.add_argument("--case", help=_("the name of the case; default: the file and its digest"))
-    parser.add_argument("--actor", help=_("who adjusts; default: the user of this machine"))
-    parser.add_argument("--approver", help=_("the second person"))
-    parser.add_argument("--field", default="", help=_("the counter of records: app.Model.name"))
-    parser.add_argument(
-        "--allow-below-floor", action="store_true", help=_("let values end below their floor")
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help=_("print the effect, change nothing")
-    )
-    parser.add_argument("--step", type=int, default=STEP, help=_("counters per transaction"))
+    add = parser.add_argument
+    columns = _("a table with the columns counter, and to or by; and a column field for records")
+    add("--from", dest="source", required=True, type=Path, metavar="FILE.csv", help=columns)
+    add("--reason", required=True, help=_("the reason of each adjustment"))
+    add("--case", help=_("the name of the case; default: the file and its digest"))
+    add("--actor", help=_("who adjusts; default: the user of this machine"))
+    add("--approver", help=_("the second person"))
+    add("--field", default="", help=_("the counter of records: app.Model.name"))
+    add("--allow-below-floor", action="store_true", help=_("let values end below their floor"))
+    add("--dry-run", action="store_true", help=_("print the effect, change nothing"))
+    add("--step", type=int, default=STEP, help=_("counters per transaction"))
 
 
 def run(out: OutputWrapper, progress: cases.Progress | None, using: str, **options: Any) -> None:

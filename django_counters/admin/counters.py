@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy, pgettext
 from django.views.decorators.http import require_safe
 
 from django_counters import conf, errors, types
-from django_counters.adjustments.admin import AdjustingMixin, adjust_url, sections, waiting_of
+from django_counters.adjustments.admin import AdjustingMixin, adjust_url, panels, waiting_of
 from django_counters.admin import overview, readonly
 from django_counters.features import OnPage, features
 from django_counters.models import Counter, CounterAdjustment, CounterShard
@@ -217,7 +217,7 @@ class CounterPageMixin(overview.OverviewMixin, AdjustingMixin):
             "facts": shown_of(counter),
             "namespace": types.namespace_of(key),
             "policy": policy,
-            "panels": sections(request, [place]),
+            "panels": readonly.filled(request, panels(), [place]),
             "crumb": self.opts.verbose_name_plural.capitalize(),  # type: ignore[union-attr]
             "crumb_url": readonly.address(self.admin_site, "django_counters_counter_changelist"),
             "adjust_url": adjust_url(self.admin_site, "", key, policy.measure) if has_form else "",
@@ -241,13 +241,10 @@ def shown_of(counter: Counter) -> Shown:
         found = explain(counter.key, LAST_ENTRIES, None)
     except errors.CounterError as error:
         reading = readings_of([counter.key])[counter.key]
+        pending = pgettext("of a counter", "Pending")
         parts = [
             (pgettext("of a counter", "Total"), reading.total, _("rolled up")),
-            (
-                pgettext("of a counter", "Pending"),
-                reading.pending,
-                _("pending until the next rollup"),
-            ),
+            (pending, reading.pending, _("pending until the next rollup")),
         ]
         exact = reading.consistency == "exact"
         return Shown(reading.value, exact, parts, problem=str(error))

@@ -15,7 +15,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from django_counters import errors, features
-from django_counters.adjustments.admin import adjust_url, sections
+from django_counters.adjustments.admin import adjust_url, panels
+from django_counters.admin.readonly import filled
 from django_counters.fields import CounterField, counter_fields
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.write.changes import Ref
@@ -153,7 +154,7 @@ class CounterFieldsAdmin(_ModelAdmin):
             features.OnPage(ref.owner, ref.text, ref.using, site, adjusts, field, name)
             for field, name, ref in (_places(self, obj) if obj is not None else ())
         ]
-        context["panels"] = sections(request, counters)
+        context["panels"] = filled(request, panels(), counters)
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def adjust_links(self, request: HttpRequest, record: Any) -> list[AdjustLink]:

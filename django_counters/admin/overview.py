@@ -23,8 +23,8 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
 from django_counters import clock
-from django_counters.admin.readonly import ReadOnlyAdmin, list_url
-from django_counters.features import Finding, Section, features
+from django_counters.admin.readonly import ReadOnlyAdmin, filled, list_url
+from django_counters.features import Finding, features
 from django_counters.metrics.doctor import facts_of, to_do
 from django_counters.metrics.facts import PARTS, RECENT, Facts, feature_parts
 from django_counters.models import AdjustmentRequest, Counter, CounterIncident
@@ -64,10 +64,11 @@ class OverviewMixin(ReadOnlyAdmin):
         using = request.GET.get("database") or router.db_for_write(Counter)
         if using not in connections:
             raise Http404
+        present = [import_string(one.section)() for one in features() if one.section]
         context = {
             **self.admin_site.each_context(request),
             **_shown(_in_local_time(facts_of(using, *PARTS, *feature_parts()))),
-            "sections": _sections(request, using),
+            "sections": filled(request, present, [using]),
             "title": _("Overview"),
             "opts": self.opts,
             "databases": databases(),
@@ -123,12 +124,3 @@ def age_text(lag: timedelta | None) -> str:
         return ngettext("%(seconds)d second", "%(seconds)d seconds", seconds) % {"seconds": seconds}
     now = clock.now()
     return timesince(now - lag, now)
-
-
-def _sections(request: HttpRequest, using: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return template and context of each section that apps add to the overview."""
-    present: list[Section] = [
-        import_string(feature.section)() for feature in features() if feature.section
-    ]
-    pairs = ((section, section.context(request, using)) for section in present)
-    return [(section.template, context) for section, context in pairs if context is not None]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from uuid import UUID
 
@@ -36,6 +37,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from django_counters import errors
+from django_counters.features import Panel, Section
 from django_counters.models import Counter, SlottedCounter
 from django_counters.templatetags.counters_admin import grouped
 from django_counters.write import changes, records
@@ -102,9 +104,16 @@ class ReadOnlyAdmin(_ModelAdmin):
 class ChoiceFilter(admin.SimpleListFilter):
     """Filters by one of some choices. Refuses an address with another one."""
 
+    #: The name of each choice for people, and its condition.
+    choices_of: Mapping[str, tuple[Any, Q]] = MappingProxyType({})
+
+    def lookups(self, *_given: object) -> list[tuple[str, Any]]:
+        """The choices."""
+        return [(choice, name) for choice, (name, _condition) in self.choices_of.items()]
+
     def condition(self, choice: str) -> Q:
         """The condition of one choice."""
-        raise NotImplementedError
+        return self.choices_of[choice][1]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:  # noqa: ARG002
         """The rows of the choice."""
@@ -164,6 +173,14 @@ def linked(site: admin.AdminSite, model: type[Model], key: int | str, text: str)
     """A link to the page of a row; only the text if the site does not have the model."""
     url = row_url(site, model, key)
     return format_html('<a href="{}">{}</a>', url, text) if url else text
+
+
+def filled(
+    request: HttpRequest, present: Iterable[Panel | Section], subjects: Iterable[Any]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return template and context of each section that apps add for some subjects."""
+    pairs = ((one, one.context(request, each)) for each in subjects for one in present)
+    return [(one.template, context) for one, context in pairs if context is not None]
 
 
 # Counters that a user may see.

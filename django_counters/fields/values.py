@@ -31,7 +31,7 @@ class Counting:
 
     def ref_in(self, using: str | None, *, reads: bool = False) -> Ref:
         """Return the counter, for `write.records.ref_to`."""
-        alias = _reading(type(self._instance), using) if reads else using
+        alias = using or router.db_for_read(type(self._instance)) if reads else using
         ref: Ref = self._field.ref(self._instance, alias)
         return ref
 
@@ -172,10 +172,6 @@ class Counting:
     avalue = twin(value)
     aincrement = twin(increment)
     adecrement = twin(decrement)
-
-
-def _reading(model: type[models.Model], using: str | None) -> str:
-    return using or router.db_for_read(model)
 
 
 class SavedRaw:

@@ -49,13 +49,8 @@ def _failures(failed: Mapping[str, str]) -> list[str]:
     return [f"{app} failed: {error}" for app, error in failed.items()]
 
 
-def verify(using: str) -> Done:
+def verify(using: str, **asked: Any) -> Done:
     """Compare values with what they are made of."""
-    return verified(using)
-
-
-def verified(using: str, **asked: Any) -> Done:
-    """The result of a comparison, in words."""
     report = upkeep.verify(using, **asked)
     drifts = [drift._asdict() for drift in report.drifts]
     text = f"{report.checked} counters and {report.partitions} sealed partitions checked"

@@ -69,44 +69,26 @@ class Command(BaseCommand):
             name: subs.add_parser(name, help=_(text), parents=[_common()])
             for name, text in _WORK.items()
         }
-        sub["upkeep"].add_argument(
-            "jobs", nargs="*", metavar="JOB", help=_("only these; --list names them")
-        )
-        sub["upkeep"].add_argument("--list", action="store_true", help=_("name the jobs"))
-        sub["upkeep"].add_argument(
-            "--now", action="store_true", help=_("also jobs that ran within their interval")
-        )
-        sub["upkeep"].add_argument(
-            "--loop", type=seconds, metavar="SECONDS", help=_("again every so many seconds")
-        )
-        sub["verify"].add_argument("--namespace", help=_("only its counters"))
-        sub["verify"].add_argument("--sample", type=int, help=_("only so many counters"))
-        sub["audit"].add_argument(
-            "--anchor",
-            type=_anchor,
-            metavar="NUMBER:DIGEST",
-            help=_("the head of an earlier run, kept elsewhere"),
-        )
-        sub["forget-actor"].add_argument("who", help=_("as increments have named the person"))
-        sub["forget-actor"].add_argument(
-            "--counts",
-            choices=("correct", "keep"),
-            default="correct",
-            help=_("take back what the person counts, or keep it under random names"),
-        )
-        sub["forget-actor"].add_argument(
-            "--dry-run", action="store_true", help=_("say what there is, no more")
-        )
+        add = sub["upkeep"].add_argument
+        add("jobs", nargs="*", metavar="JOB", help=_("only these; --list names them"))
+        add("--list", action="store_true", help=_("name the jobs"))
+        add("--now", action="store_true", help=_("also jobs that ran within their interval"))
+        add("--loop", type=seconds, metavar="SECONDS", help=_("again every so many seconds"))
+        add = sub["verify"].add_argument
+        add("--namespace", help=_("only its counters"))
+        add("--sample", type=int, help=_("only so many counters"))
+        head = _("the head of an earlier run, kept elsewhere")
+        sub["audit"].add_argument("--anchor", type=_anchor, metavar="NUMBER:DIGEST", help=head)
+        add = sub["forget-actor"].add_argument
+        add("who", help=_("as increments have named the person"))
+        counts = _("take back what the person counts, or keep it under random names")
+        add("--counts", choices=("correct", "keep"), default="correct", help=counts)
+        add("--dry-run", action="store_true", help=_("say what there is, no more"))
         adjustments.add_arguments(sub["adjust"])
-        sub["doctor"].add_argument(
-            "--all",
-            action="store_true",
-            dest="shows_all",
-            help=_("also list what is as it should be"),
-        )
-        sub["doctor"].add_argument(
-            "--fail", action="store_true", help=_("end with 1 where something has to be done")
-        )
+        add = sub["doctor"].add_argument
+        every = _("also list what is as it should be")
+        add("--all", action="store_true", dest="shows_all", help=every)
+        add("--fail", action="store_true", help=_("end with 1 where something has to be done"))
         for name, module in _modules().items():
             module.add_arguments(subs.add_parser(name, help=module.HELP, parents=[_common()]))
         missing = ((app, name) for app, feature in absent().items() for name in feature.commands)
@@ -155,8 +137,7 @@ class Command(BaseCommand):
     def _verify(
         self, using: str, *, namespace: str | None, sample: int | None, as_json: bool, **_: Any
     ) -> None:
-        done = work.verified(using, namespace=namespace, sample=sample)
-        self.report(done, as_json=as_json)
+        self.report(work.verify(using, namespace=namespace, sample=sample), as_json=as_json)
 
     def _audit(self, using: str, *, anchor: audit.Anchor | None, as_json: bool, **_: Any) -> None:
         self.report(adjustments.audit(using, anchor), as_json=as_json)
