@@ -50,8 +50,7 @@ def _reported(look: Callable[[], Iterable[tuple[str, str]]]) -> Callable[..., li
 def check_setting() -> Iterator[tuple[str, str]]:
     """E001 to E005, E008, E009, E019, E023, E025 to E027, E033, E036, E040, E062: the
     contents of ``COUNTERS``."""
-    for problem in problems(getattr(settings, "COUNTERS", None)):
-        yield problem.code, problem.message
+    return problems(getattr(settings, "COUNTERS", None))
 
 
 @_reported

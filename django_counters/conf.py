@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils.module_loading import import_string
 
@@ -152,8 +152,7 @@ class Policy:
         return days
 
 
-@dataclass(frozen=True, slots=True)
-class SettingProblem:
+class SettingProblem(NamedTuple):
     """One thing that is wrong in ``COUNTERS``; ``code`` is the id of the check that reports it."""
 
     code: str

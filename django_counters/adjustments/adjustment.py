@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -43,8 +42,7 @@ class Person(NamedTuple):
         return self.name == other.name or bool(self.id and self.id == other.id)
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """A change with its reason and people. One of ``to`` and ``by`` is None.
 
     ``last``: the number of the last adjustment that the person saw, zero for none. While it is
@@ -190,8 +188,7 @@ def request_id_of(header: str) -> str:
 # Previews.
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(NamedTuple):
     """The effect of an adjustment now.
 
     Attributes:
@@ -413,8 +410,7 @@ class Planned(NamedTuple):
     can: Capabilities
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
+class Corrected(NamedTuple):
     """The result of orders.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import django
 from django.contrib import admin
@@ -135,8 +134,7 @@ LAST_ENTRIES = 10
 LAST_ADJUSTMENTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """The present value of a counter.
 
     Attributes:

@@ -84,7 +84,7 @@ def _in_local_time(found: Facts) -> Facts:
     """The facts with times in the current time zone."""
     if found.incidents is None or not settings.USE_TZ:
         return found
-    shown = (replace(one, last=timezone.localtime(one.last)) for one in found.incidents)
+    shown = (one._replace(last=timezone.localtime(one.last)) for one in found.incidents)
     return replace(found, incidents=tuple(shown))
 
 

@@ -100,8 +100,7 @@ class Unfolded(NamedTuple):
     counters: int
 
 
-@dataclass(frozen=True, slots=True)
-class Incidents:
+class Incidents(NamedTuple):
     """Recent incidents of one kind: how many, and when the last one was."""
 
     kind: str
@@ -118,8 +117,7 @@ class Room(NamedTuple):
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class InflowRate:
+class InflowRate(NamedTuple):
     """How much came in over the last minutes.
 
     Attributes:

@@ -437,7 +437,9 @@ class CounterView(views.APIView):
         """
         for key, (target, by) in changes.items():
             target.check(events.get(key, PLAIN))
-            self._admit_size(key, target.access, by)
+            most = target.access.max_delta if is_user(self.request) else 1
+            if abs(by) > most:
+                raise drf.ValidationError({"by": [f"{key}: at most {most} at once."]})
             self._admit_origin(target.access)
         groups: dict[str, list[Target]] = {}
         for key, (target, _) in changes.items():
@@ -461,11 +463,6 @@ class CounterView(views.APIView):
         """
         for charge in features.charges():
             charge(self.request, namespace, access, number)
-
-    def _admit_size(self, key: str, access: Access, by: int) -> None:
-        most = access.max_delta if is_user(self.request) else 1
-        if abs(by) > most:
-            raise drf.ValidationError({"by": [f"{key}: at most {most} at once."]})
 
     def _admit_origin(self, access: Access) -> None:
         if access.increment != BEACON or is_user(self.request):

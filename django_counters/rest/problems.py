@@ -181,18 +181,15 @@ def _of_framework(error: drf.APIException) -> Response:
         if wait is None and error.status_code == 503:
             wait = RETRY_AFTER
         retry_after = None if wait is None else max(1, ceil(wait))
-        response = _response(error.status_code, "", _in_words(error), retry_after)
+        detail: Any = error.detail
+        if isinstance(detail, Mapping):
+            # Errors of simplejwt have their text beside other data.
+            detail = detail.get("detail", error.default_detail)
+        says = " ".join(map(str, detail)) if isinstance(detail, list) else str(detail)
+        response = _response(error.status_code, "", says, retry_after)
     if header := getattr(error, "auth_header", None):
         response["WWW-Authenticate"] = header
     return response
-
-
-def _in_words(error: drf.APIException) -> str:
-    """The text of an error. Those of simplejwt have it beside other data."""
-    detail: Any = error.detail
-    if isinstance(detail, Mapping):
-        detail = detail.get("detail", error.default_detail)
-    return " ".join(map(str, detail)) if isinstance(detail, list) else str(detail)
 
 
 def _flat(path: str, detail: Any) -> Any:

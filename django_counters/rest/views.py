@@ -153,21 +153,16 @@ def readings(targets: Mapping[str, Target], *, exact: bool) -> dict[str, Reading
         CounterUnavailable: an exact value cannot be read.
     """
     keys = [key for key, target in targets.items() if isinstance(target, NamedTarget)]
-    found = _known_exactly(keys) if exact else _cached(keys)
+    found = readings_of(keys) if exact else _cached(keys)
+    for key, reading in found.items() if exact else ():
+        if reading.consistency != "exact":
+            raise CounterUnavailable(using=registry.policy(key).recipe.cache, reason="no answer")
     groups: dict[str, list[OfRecord]] = {}
     for target in targets.values():
         if isinstance(target, OfRecord):
             groups.setdefault(target.exposed.label, []).append(target)
     for group in groups.values():
         found.update(_of_records(group, exact=exact))
-    return found
-
-
-def _known_exactly(keys: list[str]) -> dict[str, Reading]:
-    found = readings_of(keys)
-    for key, reading in found.items():
-        if reading.consistency != "exact":
-            raise CounterUnavailable(using=registry.policy(key).recipe.cache, reason="no answer")
     return found
 
 
