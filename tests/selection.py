@@ -84,7 +84,6 @@ TABLE = {
     "metrics": Row(("dialect", "server", "newest"), "facts read in SQL, and prometheus_client"),
     "metrics/test_panel.py": Row(("pair", "newest"), "the panels of the toolbar are Django's"),
     "mutants": Row(NOWHERE, "a step of its own"),
-    "projections": Row(("dialect", "server", "newest"), "periods and tags, down to their SQL"),
     "protocol": Row(NOWHERE, "a model: pure Python"),
     "read": Row(SQL, "values and history, down to their SQL"),
     "redis": Row(("server", "newest"), "sockets are Python's, clusters the server's"),

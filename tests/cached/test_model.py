@@ -30,7 +30,7 @@ from django_counters.upkeep import rollup
 from tests import machines
 from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.conftest import forget_pending
-from tests.projections.conftest import cells
+from tests.series.cells import cells
 from tests.testapp.models import Article, City
 
 pytestmark = pytest.mark.rare

@@ -34,8 +34,8 @@ from django_counters.upkeep import rollup
 from tests.extension.models import Party, Streak, Tagged
 from tests.extension.streaks import STREAK, TAGGED
 from tests.extension.test_failing import second
-from tests.projections.conftest import STRATEGIES, land
-from tests.projections.test_occurrences import Chance
+from tests.series.cells import STRATEGIES, land
+from tests.series.test_occurrences import Chance
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]
 APP = "tests.extension"

@@ -9,9 +9,11 @@ from django.test import override_settings
 
 from django_counters import clock
 from django_counters.registry import registry
+from django_counters.testing import override_counters as overridden
 from tests.admin.conftest import login, viewer
 from tests.read.conftest import past
 from tests.rest.conftest import as_, client, fields, isolated, keys, namespaces
+from tests.series.cells import MEASURED, STRATEGIES
 from tests.series.counting import NAMESPACES, NOW
 
 __all__ = [
@@ -39,3 +41,13 @@ def by_period(
         yield
     # What a test has made it forget may have been found again in the transaction of the test.
     registry.forget_strategies()
+
+
+@pytest.fixture(params=STRATEGIES)
+def counted(request: pytest.FixtureRequest, cached: str) -> Iterator[str]:
+    """A key of a namespace of each strategy."""
+    options = {"STRATEGY": request.param, **MEASURED}
+    if request.param == "cached":
+        options["OPTIONS"] = {"timeout": 10}
+    with overridden(hits=options):
+        yield "hits:page"

@@ -20,7 +20,7 @@ from django_counters.tokens import mint
 from django_counters.upkeep import rollup
 from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.concurrency.victims import victims
-from tests.projections.conftest import land
+from tests.series.cells import land
 from tests.testapp.models import Talk
 
 pytestmark = pytest.mark.django_db(transaction=True)

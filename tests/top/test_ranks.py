@@ -33,7 +33,7 @@ from django_counters.models import (
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.projections.conftest import land
+from tests.series.cells import land
 from tests.stores.test_failures import wait_for_lock
 from tests.testapp.models import Tune
 

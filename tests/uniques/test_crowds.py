@@ -22,8 +22,8 @@ from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Delta, Effect
 from tests.cached.test_flush import STEPS, Killed, kill_at
-from tests.projections.conftest import land
-from tests.projections.test_landing import pending_prefix
+from tests.series.cells import land
+from tests.series.test_cells_landing import pending_prefix
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

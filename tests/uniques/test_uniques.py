@@ -27,7 +27,7 @@ from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.upkeep import forget_actor, rollup
-from tests.projections.conftest import STRATEGIES, land
+from tests.series.cells import STRATEGIES, land
 from tests.testapp.models import Talk
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -15,7 +15,7 @@ from django_counters.errors import InvalidActor
 from django_counters.models import Counter, CounterDelta, CounterShard, SlottedCounter
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.projections.conftest import land
+from tests.series.cells import land
 from tests.testapp.models import Talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("cached")]

@@ -23,7 +23,7 @@ from django_counters.models import Counter, CounterMeasure
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.upkeep import make_measures, rollup
-from tests.projections.conftest import MEASURED, cells
+from tests.series.cells import MEASURED, cells
 
 pytestmark = pytest.mark.django_db(transaction=True)
 KEEP: dict[str, Any] = {**MEASURED, "KEEP": {"hour": 3}}

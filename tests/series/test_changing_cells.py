@@ -31,7 +31,7 @@ from django_counters.models import (
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.projections.conftest import MEASURED, by_country, cells, land, midnight
+from tests.series.cells import MEASURED, by_country, cells, land, midnight
 from tests.testapp.models import Post, Story
 
 pytestmark = pytest.mark.django_db(transaction=True)

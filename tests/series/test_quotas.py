@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from django_counters import CeilingExceeded, CounterField, InsufficientCount, QuotaExceeded, clock
 from django_counters.checks import check_setting
-from django_counters.contrib import series, uniques
+from django_counters.contrib import series
 from django_counters.contrib.holds.models import CounterHold
 from django_counters.contrib.series.calendar import period_of
 from django_counters.contrib.series.models import CounterCell
@@ -335,15 +335,6 @@ def test_a_floor_beside_it_holds() -> None:
             Counter.objects.decrement(KEY)
         Counter.objects.increment(KEY, 9)
         assert refused(1).period == "month"
-
-
-def test_beside_distinct_actors() -> None:
-    """Members of sets cannot be part of the statement that asks the quota."""
-    with override_counters(calls={"CEILING": {"day": 2}, "UNIQUE": ["day"], "TOP": ["day"]}):
-        for who in ("ann", "bob"):
-            Counter.objects.increment(KEY, who=who)
-        assert refused(1, who="eve").available == 0
-        assert uniques.count(series.of(KEY).last("1d")) == 2
 
 
 def test_a_ceiling_of_one_call_holds_beside_it() -> None:

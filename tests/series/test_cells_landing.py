@@ -19,7 +19,7 @@ from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell, Delta, Effect
 from tests.cached.test_flush import STEPS, Killed, kill_at
-from tests.projections.conftest import MEASURED, by_country, cells, land, midnight
+from tests.series.cells import MEASURED, by_country, cells, land, midnight
 from tests.testapp.models import Story
 
 pytestmark = pytest.mark.django_db(transaction=True)

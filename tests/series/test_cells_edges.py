@@ -29,7 +29,7 @@ from django_counters.types import Cell
 from django_counters.write.collector import AsyncCollector
 from tests.concurrency.crowd import Threads
 from tests.concurrency.servers import hurry
-from tests.projections.conftest import MEASURED, by_country, cells, land
+from tests.series.cells import MEASURED, by_country, cells, land
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CACHED: dict[str, Any] = {"STRATEGY": "cached", "OPTIONS": {"timeout": 10}, **MEASURED}

@@ -25,7 +25,7 @@ from django_counters.errors import (
 from django_counters.models import Counter, CounterMeasure
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from tests.projections.conftest import MEASURED, STRATEGIES, by_country, cells, land, midnight
+from tests.series.cells import MEASURED, STRATEGIES, by_country, cells, land, midnight
 from tests.testapp.models import Story
 
 pytestmark = pytest.mark.django_db(transaction=True)

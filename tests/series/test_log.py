@@ -18,7 +18,7 @@ from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.testing import override_counters
 from django_counters.tokens import token_of
-from tests.projections.conftest import STRATEGIES, land
+from tests.series.cells import STRATEGIES, land
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOG = Path(__file__).parents[3] / "shared/data/access.log"

@@ -1,33 +1,20 @@
-"""Counters of every strategy that are counted by hour and day, and by tags."""
+"""The cells of counters that are counted by hour and day, and by tags."""
 
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from django.utils import timezone
 
 from django_counters.cached.flush import flush
 from django_counters.contrib.series.cells import decoded
 from django_counters.contrib.series.models import CounterCell
 from django_counters.registry import registry
-from django_counters.testing import override_counters
 
 MEASURED: dict[str, Any] = {"PER": ["hour", "day"], "TAGS": {"country": 3, "device": 2}}
 STRATEGIES = ("exact", "sharded", "ledger", "cached")
-
-
-@pytest.fixture(params=STRATEGIES)
-def counted(request: pytest.FixtureRequest, cached: str) -> Iterator[str]:
-    """A key of a namespace of each strategy."""
-    options = {"STRATEGY": request.param, **MEASURED}
-    if request.param == "cached":
-        options["OPTIONS"] = {"timeout": 10}
-    with override_counters(hits=options):
-        yield "hits:page"
 
 
 def land() -> None:

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_counters import clock
 from django_counters.checks import check_setting
-from django_counters.contrib import holds, series, top
+from django_counters.contrib import series
 from django_counters.contrib.series import Occurred
 from django_counters.contrib.series.models import CounterCell, CounterOccurrence
 from django_counters.contrib.series.options import OCCURRENCE, SUM
@@ -34,7 +34,7 @@ from django_counters.testing import override_counters
 from django_counters.tokens import mint
 from django_counters.types import Cell
 from django_counters.upkeep import rollup
-from tests.projections.conftest import land, midnight
+from tests.series.cells import land, midnight
 from tests.testapp.models import Site
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -230,17 +230,6 @@ def test_a_parcel_lands_them_once() -> None:
         assert series.of("hits:a").occurred() == Occurred(3, 12)
 
 
-@pytest.mark.usefixtures("cached")
-def test_ranks_are_of_amounts() -> None:
-    """Also where a landing makes them."""
-    with override_counters(hits={**CACHED, "TOP": ["day"]}):
-        for by in (5, 7):
-            Counter.objects.increment("hits:a", by)
-        land()
-        assert top.place(series.of("hits:a").per("day")).value == 12
-        assert series.of("hits:a").occurred() == Occurred(2, 12)
-
-
 def test_redis_and_streams_tell_them_from_cells() -> None:
     cell = Cell(3, 2, datetime(2026, 1, 2, 3, tzinfo=UTC), "DE|~", 0, SUM)
     own = cell._replace(kind=OCCURRENCE)
@@ -276,26 +265,6 @@ def test_what_is_kept_no_longer() -> None:
         prune_cells()
         assert series.of("hits:a").per("day").last(30).occurred() == Occurred(1, 3)
     assert ROWS.count() == 1
-
-
-def test_a_hold_is_one_and_so_is_what_it_gives_back() -> None:
-    with override_counters(stock={"OCCURRENCES": ["day"]}):
-        Counter.objects.increment("stock:a", 10)
-        holds.hold("stock:a", 4, minutes=5).commit()
-        assert series.of("stock:a").occurred() == Occurred(2, 6)
-        holds.hold("stock:a", 4, minutes=5).commit(3)
-        assert series.of("stock:a").occurred() == Occurred(4, 3)
-
-
-@pytest.mark.parametrize("strategy", ["exact", "sharded"])
-def test_an_actor_who_has_counted_already_is_none(strategy: str) -> None:
-    declared = {"STRATEGY": strategy, "ONCE": True, "OCCURRENCES": ["day"]}
-    with override_counters(likes=declared):
-        for who in ("ann", "bob", "ann"):
-            Counter.objects.increment("likes:a", who=who)
-        for _ in range(2):
-            Counter.objects.decrement("likes:a", who="ann")
-        assert series.of("likes:a").occurred() == Occurred(3, 1)
 
 
 @pytest.mark.parametrize(
