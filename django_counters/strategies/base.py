@@ -64,7 +64,7 @@ def refuse_guarded(deltas: Iterable[Delta], store: GuardsStore, *, counted: bool
         guard.check(guarded, store, counted=counted)
 
 
-def taken(deltas: Iterable[Delta], store: GuardsStore) -> list[Delta]:
+def taken_guarded(deltas: Iterable[Delta], store: GuardsStore) -> list[Delta]:
     """Return decreases that have guards, with the effects that they really have."""
     return [one for guard, guarded in _guards(deltas) for one in guard.taken(guarded, store)]
 

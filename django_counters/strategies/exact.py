@@ -12,12 +12,12 @@ from django_counters.projector import ChangeGuard
 from django_counters.stores.base import NoRoom, TotalsStore
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.totals import SqlTotals
-from django_counters.strategies.base import Heard, Strategy, Summed, refusal, refuse_guarded, taken
+from django_counters.strategies import base
 from django_counters.strategies.declaring import Capabilities, Declaration, Shared
 from django_counters.types import INT8, Amounts, Batch, Delta, Peak, Raised
 
 
-class Exact(Summed):
+class Exact(base.Summed):
     """Linearizable per counter, part of the caller's transaction, bounds hold at every commit.
 
     Writers of one counter wait for each other until the transaction of the first one ends: count
@@ -53,10 +53,10 @@ class Exact(Summed):
             before = [(delta, values[delta.key] - delta.by) for delta in batch.deltas]
             refused = [(d, value) for d, value in before if not d.bounds.admits(value, d.by)]
             if refused:
-                raise refusal(refused, self._totals.label)
+                raise base.refusal(refused, self._totals.label)
             if falling:
-                self._totals.add_cells(taken(falling, self._totals))
-            refuse_guarded(batch.deltas, self._totals, counted=True)
+                self._totals.add_cells(base.taken_guarded(falling, self._totals))
+            base.refuse_guarded(batch.deltas, self._totals, counted=True)
         return values
 
     def apply_on(self, delta: Delta, condition: Condition) -> ConditionResult | None:
@@ -75,7 +75,7 @@ class Exact(Summed):
             with nullcontext() if alone else self._totals.all_or_nothing():
                 value = self._add(delta)
                 if not asks:
-                    refuse_guarded((delta,), self._totals, counted=True)
+                    base.refuse_guarded((delta,), self._totals, counted=True)
         except NoRoom as error:
             raise guard.refusal(delta, error.sums, self._totals.label) from None
         return value
@@ -94,7 +94,7 @@ class Exact(Summed):
         value = self._totals.add(delta)
         return self._refuse_or_settle(delta) if value is None else value
 
-    def maximum(self, peak: Peak, heard: Heard) -> Raised:  # noqa: ARG002 - it is done by then
+    def maximum(self, peak: Peak, heard: base.Heard) -> Raised:  # noqa: ARG002 - it is done by then
         """Raise the total to a number; nothing is written where the value is large enough.
 
         The row is read without a lock, and changed only if it is still what was read; else while
@@ -168,7 +168,7 @@ class Exact(Summed):
     def _refused(self, delta: Delta, value: int) -> CounterError:
         if delta.bounds.admits(value, delta.by):
             return self._overflow(delta)
-        return refusal([(delta, value)], self._totals.label)
+        return base.refusal([(delta, value)], self._totals.label)
 
     def _overflow(self, delta: Delta) -> CounterOverflow:
         low, high = self._totals.capacity
@@ -180,7 +180,7 @@ def _bare(delta: Delta) -> Delta:
     return delta._replace(effects=(), guard=None)
 
 
-def _exact(table: Table, using: str, _: Shared) -> Strategy:
+def _exact(table: Table, using: str, _: Shared) -> base.Strategy:
     return Exact(SqlTotals(table, using))
 
 
