@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -25,7 +25,7 @@ class _Kinds:
     def __init__(self) -> None:
         self.configs = apps.app_configs if apps.apps_ready else None
         added = (kind for feature in features() for kind in feature.kinds)
-        self.ordered = ordered = sorted(added, key=lambda kind: kind.order)
+        self.ordered = ordered = tuple(sorted(added, key=lambda kind: kind.order))
         # One kind that is pending in Redis can have no mark.
         marked = [one for one in ordered if one.mark or not (one.derived or one.has_members)]
         of_members = [one for one in ordered if one.has_members]
@@ -34,10 +34,10 @@ class _Kinds:
         self.marked = _distinct("mark", marked)
         self.of_members = sets = _distinct("has_members", of_members).get(True)
         # A change asks both of its measure. There are as many as namespaces and fields.
-        self.stored = lru_cache(1_000)(
-            lambda m: tuple(kind.known_as(period) for kind in ordered for period in m.by(kind))
+        self.has_cells = lru_cache(1_000)(lambda m: any(m.declared(k.option) for k in ordered))
+        self.names_members = lru_cache(1_000)(
+            lambda m: sets is not None and bool(m.declared(sets.option))
         )
-        self.names_members = lru_cache(1_000)(lambda m: sets is not None and bool(m.by(sets)))
 
     @cached_property
     def projector(self) -> Projector | None:
@@ -77,27 +77,13 @@ def projector() -> Projector | None:
     return _kinds().projector
 
 
-def with_derived(sums: Any, measures: Mapping[int, Measure]) -> Any:
-    """Return the `types.Sums` of effects that land, and of rows that are derived from them.
-
-    ``measures``: the declarations, by their numbers.
-    """
-    made = projector()
-    return made.with_derived(sums, measures) if made else sums
-
-
-def kinds() -> Sequence[Kind]:
+def kinds() -> tuple[Kind, ...]:
     """Return all kinds, in the order in which each change writes them.
 
     Raises:
         ImproperlyConfigured: two of them have the same name, order or mark, or both have members.
     """
     return _kinds().ordered
-
-
-def sharded_kinds() -> tuple[Kind, ...]:
-    """Return the kinds of which each row has a number and a shard."""
-    return tuple(kind for kind in kinds() if kind.is_sharded)
 
 
 def kind_named(name: str) -> Kind:
@@ -123,10 +109,10 @@ def kind_of_members() -> Kind | None:
 
 
 def names_members(measure: Measure) -> bool:
-    """Return whether a change adds the actor of ``who`` to rows of its periods."""
+    """Return whether a change adds a row for the actor of ``who``."""
     return _kinds().names_members(measure)
 
 
-def stored_periods(measure: Measure) -> tuple[str, ...]:
-    """Return the keys under which the row of a measure has the start of each period's history."""
-    return _kinds().stored(measure)
+def has_cells(measure: Measure) -> bool:
+    """Return whether a change adds to rows beside its total."""
+    return _kinds().has_cells(measure)

@@ -36,7 +36,7 @@ from django.db import DEFAULT_DB_ALIAS, DataError
 
 from django_counters import clock
 from django_counters.conf import EXACT
-from django_counters.effects import kinds, with_derived
+from django_counters.effects import kinds, projector
 from django_counters.errors import (
     CounterError,
     CounterUnavailable,
@@ -47,20 +47,20 @@ from django_counters.errors import (
 )
 from django_counters.ledger.deltas import deltas_of
 from django_counters.ledger.upkeep import make_ahead, partitions_ahead, too_few
-from django_counters.measure import Kind, Measure
+from django_counters.measure import Kind
+from django_counters.projector import LandingCells
 from django_counters.registry import registry
 from django_counters.stores.base import Outcome, Parcel, Tokened
 from django_counters.stores.sql.batches import OLDEST, REMEMBERED, SqlBatches
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.incidents import record
-from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.tables import NAMED
 from django_counters.tables import CounterIncident
 from django_counters.tables.total import TotalField
 from django_counters.tokens import Token, moment_of, token_of
-from django_counters.types import Batch, Cell, Delta, Place, Unknown, counter_of, merged, place_of
+from django_counters.types import Batch, Cell, Delta, Unknown, counter_of, merged
 from django_counters.types import Sums as CellSums
-from django_counters.upkeep import columns, declared_measures, present_name
+from django_counters.upkeep import columns, present_name
 from django_counters.write.changes import Call, once
 
 _T = TypeVar("_T")
@@ -157,10 +157,8 @@ def add_up(amounts: dict[str, int], more: Mapping[str, int]) -> None:
 # By how much counters change: by place and key. The place of named counters is "".
 Sums = Mapping[str, Mapping[str, int]]
 # What else lands for sets: see `Parcel.more`.
-More = Mapping[Kind, Mapping[tuple[str, Cell], Any]]
+More = Mapping[tuple[str, Cell], Any]
 _Where = Callable[[str, Cell], tuple[str, Cell]]
-# By their numbers.
-_Measures = Mapping[int, tuple[Measure, Stored]]
 # How many increments with tokens one statement appends.
 _AT_ONCE = 1000
 _C = TypeVar("_C")
@@ -259,10 +257,7 @@ class ParcelLanding:
         self._add(_with_records_of(cells, sums), landed, ids)
         if landed.refused:
             cells = [_without(landed.refused, part) for part in cells]
-            more = [
-                {kind: _without(landed.refused, of_kind) for kind, of_kind in part.items()}
-                for part in more
-            ]
+            more = [_without(landed.refused, part) for part in more]
         self._add_cells([*cells, *counted], more, landed, ids)
         return landed
 
@@ -412,19 +407,18 @@ class ParcelLanding:
         if not any(parts):
             return
         found: dict[tuple[str, Cell | None], int] = {}
-        members: dict[Kind, dict[Place, set[int]]] = {}
-        measures = self._measures()
-        where = self._where(measures)
+        members: dict[Kind, list[tuple[str, Cell]]] = {}
+        known = projector()
+        landing = known.landing(self._using) if known else None
+        where = _where(landing)
         for (counter, cell), by in chain.from_iterable(part.items() for part in parts):
             if cell is not None:
                 key, own = where(counter, cell)
-                if own.member:
-                    sets = members.setdefault(own.kind, {})
-                    sets.setdefault(place_of(key, own), set()).add(own.member)
+                if own.kind.has_members:
+                    members.setdefault(own.kind, []).append((key, own))
                 else:
                     found[key, own] = found.get((key, own), 0) + by
-        declared = {number: measure for number, (measure, _) in measures.items()}
-        over = self._land_cells({one: by for one, by in found.items() if by}, declared)
+        over = self._land_cells({one: by for one, by in found.items() if by}, landing)
         self._land_members(members, more, where)
         if over:
             landed.quarantine(
@@ -432,56 +426,30 @@ class ParcelLanding:
             )
 
     def _land_members(
-        self, members: Mapping[Kind, Mapping[Place, set[int]]], more: Sequence[More], where: _Where
+        self,
+        members: Mapping[Kind, Sequence[tuple[str, Cell]]],
+        more: Sequence[More],
+        where: _Where,
     ) -> None:
-        others: dict[Kind, dict[Place, list[Any]]] = {}
-        for kind, of_kind in chain.from_iterable(part.items() for part in more):
-            for (counter, cell), value in of_kind.items():
-                place = place_of(*where(counter, cell))
-                others.setdefault(kind, {}).setdefault(place, []).append(value)
+        others: dict[Kind, list[tuple[str, Cell, Any]]] = {}
+        for (counter, cell), value in chain.from_iterable(part.items() for part in more):
+            others.setdefault(cell.kind, []).append((*where(counter, cell), value))
         for kind in kinds():
             if kind in members or kind in others:
-                self._batches.land_members(kind, members.get(kind, {}), others.get(kind, {}))
+                self._batches.land_members(kind, members.get(kind, ()), others.get(kind, ()))
 
-    def _land_cells(self, sums: CellSums[str], measures: Mapping[int, Measure]) -> CellSums[str]:
+    def _land_cells(self, sums: CellSums[str], landing: LandingCells | None) -> CellSums[str]:
         """Add to cells. Return the amounts that do not fit; the others are added."""
-        if not sums or self._batches.land_cells(with_derived(sums, measures)):
+        added = landing.with_derived(sums) if landing else sums
+        if not sums or self._batches.land_cells(added):
             return {}
         if len(sums) == 1:
             return sums
         where = sorted(sums, key=str)
         halves = where[: len(where) // 2], where[len(where) // 2 :]
         return merged(
-            self._land_cells({one: sums[one] for one in half}, measures) for half in halves
+            self._land_cells({one: sums[one] for one in half}, landing) for half in halves
         )
-
-    def _where(self, measures: _Measures) -> _Where:
-        """Makes of a counter and its cell the key and the cell that are stored.
-
-        Values of tags that are not to be counted apart become ``~``.
-        """
-
-        @cache
-        def kept(measure: int, tags: str) -> str:
-            if not tags or measure not in measures:
-                return tags
-            declared, stored = measures[measure]
-            made = declared.projector
-            return made.admitted(declared, stored, tags, self._using) if made else tags
-
-        def where(counter: str, cell: Cell) -> tuple[str, Cell]:
-            tags = kept(cell.measure, cell.tags)
-            own = cell if tags == cell.tags else cell._replace(tags=tags)
-            return counter.partition(" ")[2] or counter, own
-
-        return where
-
-    def _measures(self) -> _Measures:
-        """The declared measures of this database, by their numbers."""
-        known = registry.measures(self._using)
-        declared = [one for one in declared_measures(self._using) if known.find(one.name)]
-        # Also what others have not completed yet: rows are derived by what is declared here.
-        return {stored.id: (one, stored) for one in declared for stored in [known.ensure(one)]}
 
     @cached_property
     def _fields(self) -> Mapping[str, TotalField]:
@@ -516,6 +484,17 @@ def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None)
         if by:
             places.setdefault(place, {})[key] = by
     return places
+
+
+def _where(landing: LandingCells | None) -> _Where:
+    """Makes of a counter and its cell the key and the cell that are stored."""
+
+    @cache
+    def stored(cell: Cell) -> Cell:
+        own: Cell = landing.stored(cell) if landing else cell
+        return own
+
+    return lambda counter, cell: (counter.partition(" ")[2] or counter, stored(cell))
 
 
 def _without(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RowColumn(NamedTuple):
-    """A column of a table with conditions: its letter in statements, its name, and its type."""
+    """A column of such a table, or of a `Kind`: its letter in statements, its name, its type."""
 
     letter: str
     name: str
@@ -125,8 +125,6 @@ class Conditional(Protocol):
 # -- What a namespace or a field counts beside its totals, and in which rows. Keeps no state.
 
 OTHER = "~"
-# The letters of all columns of kinds, in the order of the values that a row is picked from.
-LETTERS = "mkpstwnd"
 # Between the values of tags in a cell.
 SEPARATOR = "|"
 TAG_LENGTH = 60
@@ -142,74 +140,90 @@ REGISTERS = 1 << PLACE_BITS
 HIGHEST = MEMBER_BITS - PLACE_BITS + 1
 
 
+#: The columns that stores fill in: the key of the counter, the shard, and the number.
+KEY = RowColumn("k", "key", "text")
+SHARD = RowColumn("n", "shard", "smallint")
+NUMBER = RowColumn("d", "value", "bigint")
+
+
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Kind:
     """One kind of rows that a change adds to beside its total.
 
-    An app declares it in `Feature.kinds`, with a table, a model that is an `OfPeriod`, and an
-    option. Stores write it, keep it pending, flush it and forget it by these attributes.
+    An app declares it in `Feature.kinds`, with a table, a model and an option. Stores write it,
+    keep it pending, flush it and forget it by these attributes.
 
     Attributes:
-        name: what effects of the kind are called.
-        periods: the option that names the periods of such rows; see `Measure.by`.
+        name: the name of such rows.
+        option: the option that declares such rows; see `Measure.declared`.
         table: the table of its rows.
-        columns: a letter for each column, in the order of the primary key: the measure, its key,
-            period, start, tags, shard (``n``) and member (``w``). Then ``d`` if a row has a number
-            that is added to; else an existing row stays as it is.
+        columns: those of its primary key, in this order. `KEY` and `SHARD` are filled in by stores,
+            the others are in `types.Cell.values`. Then `NUMBER`, if a row has a number that is
+            added to; else an existing row stays as it is. One of the others at most is a text, and
+            has no white space.
         each: whether a change adds one, whatever its amount is.
         derived: whether rows are sums of cells over the columns that they don't have. They are made
             when these cells are written.
+        has_members: whether each row is of one actor, for changes that say ``who``. The last column
+            is then a number that stands for the actor.
+        varied: the letters of the columns in which the rows of one change differ. Then PostgreSQL
+            gets a function that adds them: it has few parameters and keeps its plan.
         mark: a letter that stands for the kind in Redis, if its rows have numbers and are pending
             there. The sums of `django_counters.contrib.series` have none.
         lands: the dotted path of a function that keeps the members that land, if rows have some:
-            ``lands(session, members, more)`` takes members by `Place`, and lists of what else was
-            pending of each place.
+            ``lands(session, members, more)`` takes the key and the cell of each member, and of
+            whatever else was pending, with its content.
         order: its place among all kinds. Each change writes them in this order, which is a lock
             order: two servers with different ones can deadlock. So it never changes, and doesn't
             depend on ``INSTALLED_APPS``. Apps outside of this package start at 1000.
-        pick: picks the columns of a row from values in the order of `LETTERS`.
+        letters: the letters of all columns.
+        own: the columns whose values are those of a cell.
+        keys: the columns of the primary key.
+        adds: whether a row has a number that is added to.
+        called: whether PostgreSQL has a function that adds to its rows.
+        pick: picks the columns of a row from the values of a cell, key, shard and number.
     """
 
     name: str
-    periods: str
+    option: str
     table: str
-    columns: str
+    columns: tuple[RowColumn, ...]
     each: bool = False
     derived: bool = False
+    has_members: bool = False
+    varied: str = ""
     mark: str = ""
     lands: str = ""
     order: int = field(kw_only=True)
+    letters: str = field(init=False)
+    own: tuple[RowColumn, ...] = field(init=False)
+    keys: tuple[RowColumn, ...] = field(init=False)
+    adds: bool = field(init=False)
+    called: bool = field(init=False)
     pick: Callable[[Sequence[Any]], tuple[Any, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pick", itemgetter(*map(LETTERS.index, self.columns)))
+        filled = KEY, SHARD, NUMBER
+        own = tuple(column for column in self.columns if column not in filled)
+        order = (*own, *filled)
+        parts = {
+            "letters": "".join(column.letter for column in self.columns),
+            "own": own,
+            "keys": tuple(column for column in self.columns if column != NUMBER),
+            "adds": NUMBER in self.columns,
+            "called": NUMBER in self.columns and bool(self.varied),
+            "pick": itemgetter(*map(order.index, self.columns)),
+        }
+        for name, value in parts.items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return repr(self.name)
 
     @property
-    def keys(self) -> str:
-        """The letters of the columns that name a row."""
-        return self.columns.removesuffix("d")
-
-    @property
-    def adds(self) -> bool:
-        """Whether a row has a number that is added to."""
-        return self.columns.endswith("d")
-
-    @property
-    def has_members(self) -> bool:
-        """Whether each row is of one actor, for changes that say ``who``."""
-        return "w" in self.columns
-
-    @property
     def is_sharded(self) -> bool:
         """Whether writers that don't wait for each other add to its numbers."""
-        return "n" in self.columns
-
-    def known_as(self, period: str) -> str:
-        """The name under which the row of a measure says since when a period is known."""
-        return period if self.periods == "per" else f"{self.periods} {period}"
+        return SHARD in self.columns
 
 
 class Measure(NamedTuple):
@@ -234,11 +248,6 @@ class Measure(NamedTuple):
     guard: Guarding | None = None
     projector: Projector | None = None
     more: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-    def by(self, kind: Kind) -> tuple[str, ...]:
-        """By which periods there are rows of a kind, the finest first."""
-        periods: tuple[str, ...] = self.declared(kind.periods)
-        return periods
 
     def declared(self, option: str) -> Any:
         """What an option of a projection has come to; empty if it isn't declared."""

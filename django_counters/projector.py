@@ -8,16 +8,16 @@ checks refuse two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 
 class GuardsStore(Protocol):
-    """Knows what periods have counted."""
+    """Keeps the totals of the counters that a guard looks at."""
 
-    def used(self, parts: Sequence[tuple[Hashable, Any]]) -> Sequence[int]:
-        """Return what each period of a counter has counted, over all tags, in one statement."""
+    #: The alias of its database.
+    using: str
 
     def label(self, key: Hashable) -> str:
         """What people call the counter of a key."""
@@ -71,14 +71,33 @@ class Guarding(Protocol):
     def shown(self) -> Sequence[tuple[str, int]]:
         """What people call each limit, and its number: for the admin."""
 
-    def guard(self, measure: Any, effects: Sequence[Any], known: Any) -> ChangeGuard | None:
+    def guard(self, measure: Any, effects: Sequence[Any], using: str) -> ChangeGuard | None:
         """Return the guard of a change with these effects; None if it needs none.
 
         Args:
             measure: the declaration of its counter.
             effects: those of the change.
-            known: the measures that the database has: a `stores.sql.measures.SqlMeasures`.
+            using: the database.
         """
+
+
+class LandingCells(Protocol):
+    """Completes cells that were pending elsewhere and land. They are `types.Cell`."""
+
+    def stored(self, cell: Any) -> Any:
+        """Return a cell as the database has it."""
+
+    def with_derived(self, sums: Any) -> Any:
+        """Return `types.Sums` of cells that land, and of rows that are derived from them."""
+
+
+class CountsStore(Protocol):
+    """Keeps totals, and holds them."""
+
+    using: str
+
+    def reading(self, key: Hashable) -> tuple[str, tuple[Any, ...]]:
+        """Return the statement that reads total and pending of a counter, and its parameters."""
 
 
 class Projector(Protocol):
@@ -94,7 +113,7 @@ class Projector(Protocol):
         by: int,
         event: Any,
         *,
-        known: Any,
+        using: str,
         admits: bool = True,
         token: Any = None,
     ) -> tuple[Any, ...]:
@@ -105,17 +124,24 @@ class Projector(Protocol):
             key: what people call the counter.
             by: the change of its total.
             event: its time, tags and actor: a `event.Event`.
-            known: the measures that the database has.
-            admits: whether the database may be asked about tags; else `admitted` is called when
-                the effects land.
+            using: the database.
+            admits: whether the database may be asked about tags; else `landing` completes the
+                effects when they land.
             token: the `tokens.Token` of the change.
         """
 
-    def admitted(self, measure: Any, stored: Any, tags: str, using: str) -> str:
-        """Return the tags of an effect that lands, as they are stored."""
+    def landing(self, using: str, measures: Iterable[Any] | None = None) -> LandingCells:
+        """Return what completes the cells that land. ``measures``: those that are declared."""
 
-    def with_derived(self, sums: Any, measures: Mapping[int, Any]) -> Any:
-        """Return the sums of effects that land, and of rows that are derived from them."""
+    def admitted(self, deltas: Sequence[Any], using: str) -> Sequence[Any]:
+        """Return changes whose cells are as the database has them, if this process knows that."""
+
+    def counted(self, measure: Any, key: Hashable, store: CountsStore) -> Any:
+        """Return the value of a named counter and its numbers beside it, of one moment.
+
+        Both are a pair: a `types.Amounts`, and lists of `stores.sql.cells.CellPart` by kind. None
+        if nothing was ever counted by the measure.
+        """
 
     def taken(self, deltas: Sequence[Any], store: GuardsStore) -> Sequence[Any]:
         """Return changes of locked totals, with the effects that decreases really have."""

@@ -75,36 +75,19 @@ UNBOUNDED = Bounds()
 
 
 class Cell(NamedTuple):
-    """A period of a measure, with certain tags; together with a key it names one row of a kind.
+    """One row of a kind, beside the key of its counter.
 
     Attributes:
-        measure: the number of the measure in its database.
-        period: 1 for a minute, 2 an hour, 3 a day, 4 a week, 5 a month.
-        start: when the period begins, in UTC.
-        tags: the values of the tags, encoded.
-        member: 52 bits that stand for an actor, from 1 on; 0 where the cell is a number.
-        kind: the kind of its row.
+        kind: its kind.
+        values: those of the columns that are the kind's own; see `Kind.own`.
     """
 
-    measure: int
-    period: int
-    start: datetime
-    tags: str
-    member: int
     kind: Kind
+    values: tuple[Any, ...]
 
     def added(self, by: int) -> int:
         """What a change of the counter by an amount adds."""
         return 1 if self.kind.each else by
-
-
-#: Measure, key, period, start and tags: a set of members.
-Place: TypeAlias = tuple[int, str, int, datetime, str]
-
-
-def place_of(key: str, cell: Cell) -> Place:
-    """Return the set that the member of a cell belongs to."""
-    return cell.measure, key, cell.period, cell.start, cell.tags
 
 
 class Effect(NamedTuple):

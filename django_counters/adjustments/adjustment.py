@@ -14,6 +14,7 @@ from django.utils.module_loading import import_string
 from django_counters import effects, errors, signals, types
 from django_counters.adjustments import models
 from django_counters.adjustments.sql import SqlAudit
+from django_counters.measure import Kind
 from django_counters.registry import registry
 from django_counters.stores.base import PendingParts
 from django_counters.stores.sql.cells import CellPart
@@ -324,34 +325,46 @@ def _forgotten(ref: Ref, corrections: SqlCorrections) -> int:
     amount at the moment when the value was read.
     """
     measure = ref.measure
-    parts: list[CellPart] = []
-    stored = registry.measures(ref.using).find(measure.name) if measure else None
+    parts: Mapping[Kind, Sequence[CellPart]] = {}
+    counts_rows = measure is not None and measure.counts_rows
     condition = measure and measure.condition
     rows = condition.forget("", [ref.text], ref.using) if condition else 0
     outside: Outside | None = None
     waiting = PendingParts((), ())
-    if measure is not None and measure.counts_rows:
+    if counts_rows:
         if value := rows:
             strategy_of(ref, ref.using).apply(types.Batch((_taken(ref, value),)))
     else:
         amounts = lock([ref], ref.using).amounts[ref.key]
-        if stored is not None:
-            amounts, parts = corrections.counted(ref.key, stored.id)
+        if counted := _counted(ref, corrections):
+            amounts, parts = counted
         outside = registry.outside(ref.recipe, ref.table, ref.using)
         waiting = outside.parts(ref.key) if outside else waiting
         value = amounts.value + sum(by for _, cell, by in waiting.amounts if cell is None)
         _take(ref, value, amounts, corrections)
-    if stored is not None:
-        if measure is not None and measure.counts_rows:
-            _, parts = corrections.counted(ref.key, stored.id)
+    if counts_rows and (counted := _counted(ref, corrections)):
+        parts = counted[1]
+    later = list(parts.items())
+    if later:
         forget_named(ref, lambda _, kind: kind is not None and kind.derived)
-        corrections.take_back(ref.key, parts, effects.sharded_kinds()[:1])
-    forget_named(ref, lambda _, kind: not (stored and kind and kind.is_sharded))
+        corrections.take_back(ref.key, *later.pop(0))
+    forget_named(ref, lambda _, kind: kind not in parts)
     forget_added("", [ref.text], ref.using)
-    corrections.take_back(ref.key, parts, effects.sharded_kinds()[1:])
+    for kind, of_kind in later:
+        corrections.take_back(ref.key, kind, of_kind)
     if outside:
         _forget_waiting(ref, outside, waiting)
     return value
+
+
+def _counted(
+    ref: Ref, corrections: SqlCorrections
+) -> tuple[types.Amounts, Mapping[Kind, Sequence[CellPart]]] | None:
+    """Return a value and the numbers beside it, of one moment; None if there are no numbers."""
+    made = ref.measure.projector if ref.measure else None
+    counted: tuple[types.Amounts, Mapping[Kind, Sequence[CellPart]]] | None
+    counted = made.counted(ref.measure, ref.key, corrections) if made else None
+    return counted
 
 
 def _taken(ref: Ref, value: int) -> types.Delta:
@@ -374,14 +387,14 @@ def _take(ref: Ref, value: int, amounts: types.Amounts, corrections: SqlCorrecti
 
 def _forget_waiting(ref: Ref, outside: Outside, waiting: PendingParts) -> None:
     """Offset the pending amounts in Redis, so that the periods are zero after the next flush."""
-    if ref.measure is not None:
-        measures = registry.measures(ref.using)
-        known = {measures.ensure(ref.measure).id: ref.measure}
+    made = ref.measure.projector if ref.measure else None
+    if made is not None:
         sums: dict[tuple[str, types.Cell | None], int] = {}
         for _, cell, by in waiting.amounts:
             if cell is not None:
                 sums[ref.text, cell] = sums.get((ref.text, cell), 0) - by
-        taken = measures.with_admitted(types.deltas_of(effects.with_derived(sums, known)))
+        derived = made.landing(ref.using, [ref.measure]).with_derived(sums)
+        taken = made.admitted(types.deltas_of(derived), ref.using)
         registry.corrections(ref.table, ref.using).add_cells(taken)
 
     def forget_outside() -> None:

@@ -21,7 +21,6 @@ from django_counters.cached.requests import (
     Requests,
     RoundTrip,
 )
-from django_counters.effects import kind_of_members
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.measure import REGISTERS
 from django_counters.redis.aclient import aclient_of
@@ -276,9 +275,7 @@ class _Read(NamedTuple):
 
     def parcel(self, sealed: SealedGeneration, source: str) -> Parcel:
         """All of it, under the id of the generation."""
-        kind = kind_of_members()
-        sets = {where: bytes(body) for where, body in self.registers.items()}
-        more = {kind: sets} if kind and sets else {}
+        more = {where: bytes(body) for where, body in self.registers.items()}
         told = self.sums, sealed.slot, self.tokens, self.cells, self.strange, more
         return Parcel(sealed.generation, source, *told)
 
@@ -294,8 +291,6 @@ class _Read(NamedTuple):
             if unknown:
                 self.strange[name] = "\n".join(unknown)
         elif one := set_in(name):
-            if kind_of_members() is None:
-                raise ValueError(name)
             self._take_of_set(*one, text)
         elif name[:1] != "\0":
             cell = cell_in(name)

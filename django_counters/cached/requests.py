@@ -25,12 +25,13 @@ from django_counters.cached.store import (
 )
 from django_counters.redis.commands import Script, ScriptRun, ServerRefused
 from django_counters.redis.keys import (
+    COUNT,
+    RANKS,
     TOKEN,
     SlotKeys,
     cell_field,
     cells_in,
     proposed,
-    set_in,
     slot_of,
 )
 from django_counters.stores.base import PendingField, PendingParts, UnreadPage
@@ -397,16 +398,16 @@ def _parts_in(
             first, *lines = text.split("\n")
             by = int(first.partition(" ")[0])
             cells, unknown = cells_in(lines)
-            amounts += [(generation, cell, cell.added(by)) for cell in cells if not cell.member]
-            if unknown or any(cell.member for cell in cells):
+            amounts += [(generation, one, one.added(by)) for one in cells if one.kind.adds]
+            if unknown or not all(cell.kind.adds for cell in cells):
                 sets.append(one)
             continue
-        if of_set := set_in(field):
+        if " " in field and field.startswith((COUNT, RANKS)):
             # How many there are goes with each of them.
-            sets += [one] if of_set[2] is not None else []
+            sets += [one] if field.startswith(RANKS) else []
             continue
         cells, unknown = cells_in([field])
-        if unknown or any(cell.member for cell in cells):
+        if unknown or not all(cell.kind.adds for cell in cells):
             sets.append(one)
         else:
             amounts.append((generation, cells[0] if cells else None, int(text)))

@@ -147,6 +147,9 @@ class CachedStore(Protocol):
 class LandedStore(ReadsStore, Protocol):
     """Reads landed totals, and knows when the caller's transaction ends."""
 
+    #: The alias of its database.
+    using: str
+
     def read_landed(
         self, keys: Iterable[Hashable], generations: Sequence[str]
     ) -> tuple[Mapping[Hashable, Amounts], frozenset[str]]:

@@ -26,6 +26,7 @@ from django_counters.cached.store import (
     LandedStore,
     Lease,
 )
+from django_counters.effects import projector
 from django_counters.errors import (
     Contention,
     CounterError,
@@ -158,7 +159,6 @@ class Cached(Outside):
         landed: LandedStore,
         spill: Strategy | None,
         unsent: Unsent,
-        admitted: Callable[[Sequence[Delta]], tuple[Delta, ...]],
         label: str = "",
         returns: str = VALUE,
     ) -> None:
@@ -166,7 +166,6 @@ class Cached(Outside):
         self._landed = landed
         self._spill = spill
         self._unsent = unsent
-        self._admitted = admitted
         self._label = label
         self._age = RETURNED_AGE if returns == VALUE else NO_TOTALS
         # Whether the total was known at the last change, of whichever counter: the next one's
@@ -445,7 +444,9 @@ class Cached(Outside):
     def _spill_now(self, deltas: Sequence[Delta], token: UUID | None) -> NewValues:
         """Count elsewhere, with tags as a landing would have them."""
         assert self._spill is not None
-        return self._spill.apply(Batch(self._admitted(deltas), token))
+        made, using = projector(), self._landed.using
+        admitted = made.admitted(deltas, using) if made else deltas
+        return self._spill.apply(Batch(tuple(admitted), token))
 
     def _spilled(self, deltas: Sequence[Delta], error: CounterUnavailable) -> Steps[NewValues]:
         """Count elsewhere what is known not to be counted."""
@@ -532,8 +533,7 @@ def _build(
     spill = shared.strategy(import_string(detour).recipe(), table, using) if detour else None
     pending = pending_of(cache, timeout, using)
     unsent = partial(record_unsent, using, pending.name)
-    admitted = shared.measures(using).with_admitted
-    return Cached(pending, SqlLanded(table, using), spill, unsent, admitted, table.label, returns)
+    return Cached(pending, SqlLanded(table, using), spill, unsent, table.label, returns)
 
 
 _CACHE = Option(

@@ -8,10 +8,11 @@ import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 from django_counters.clock import utc
 from django_counters.effects import UnknownKind, kind_marked, kind_of_members
-from django_counters.measure import HIGHEST, REGISTERS
+from django_counters.measure import HIGHEST, REGISTERS, Kind
 from django_counters.types import Cell
 
 SLOTS = 16
@@ -20,6 +21,7 @@ PLACES = 8
 # a counter begins so and has white space.
 TOKEN = "\0k"  # noqa: S105
 CELL = "#"
+_MOMENT = "timestamptz"
 # Those of fields that say how many actors of a set have fields, and of registers of all others.
 COUNT, RANKS = "#n", "#r"
 # Registers of one field. Each of them is a character, this one where no member was seen.
@@ -76,10 +78,21 @@ def _digits(text: str) -> str:
 
 def cell_field(cell: Cell, counter: str) -> str:
     """The field of a generation that stands for a cell of a counter, beside that of the counter."""
-    measure, period, start, tags, member, kind = cell
-    mark = member or kind.mark
-    last = f".{mark}" if mark else ""
-    return f"{CELL}{measure}.{period}.{int(start.timestamp())}{last} {tags} {counter}"
+    return f"{_beginning(cell)} {counter}"
+
+
+# The rows of one change, and those of other counters in the same minute, begin alike.
+@lru_cache(maxsize=1000)
+def _beginning(cell: Cell) -> str:
+    """The numbers of a cell with dots between them, the mark of its kind, and its text."""
+    numbers, text = [], ""
+    for column, value in zip(cell.kind.own, cell.values, strict=True):
+        if column.type == "text":
+            text = value
+        else:
+            numbers.append(int(value.timestamp()) if column.type == _MOMENT else value)
+    numbers += [cell.kind.mark] if cell.kind.mark else []
+    return f"{CELL}{'.'.join(map(str, numbers))} {text}"
 
 
 def cell_in(field: str) -> tuple[str, Cell] | None:
@@ -92,16 +105,39 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     if not field.startswith(CELL) or " " not in field:
         return None
     field.encode()  # raises where another process has written other bytes
-    numbers, tags, counter = field[1:].split(" ", 2)
-    measure, period, start, *last = numbers.split(".", 3)
-    of = *_period_in(measure, period, start), tags
-    mark = last[0] if last else ""
-    if kind := kind_marked(mark):
-        return counter, Cell(*of, 0, kind)
-    member, kind = 0 if not mark or mark.isalpha() else int(mark), kind_of_members()
-    if kind is None or not member:
+    numbers, text, counter = field[1:].split(" ", 2)
+    first, _, mark = numbers.rpartition(".")
+    kind = kind_marked(mark if mark.isalpha() else "")
+    numbers = first if mark.isalpha() else numbers
+    if not mark.isalpha() and (kind is None or numbers.count(".") + 1 != len(_types(kind))):
+        kind = kind_of_members()
+    if kind is None:
         raise UnknownKind(field)
-    return counter, Cell(*of, member, kind)
+    values = _values(kind, numbers, text)
+    if kind.has_members and values[-1] < 1:
+        raise UnknownKind(field)
+    return counter, Cell(kind, values)
+
+
+def _types(kind: Kind) -> list[str]:
+    return [column.type for column in kind.own if column.type != "text"]
+
+
+@lru_cache(maxsize=1000)
+def _values(kind: Kind, numbers: str, text: str) -> tuple[Any, ...]:
+    """The values of a cell; many cells have the same."""
+    words = numbers.split(".")
+    try:
+        values: list[Any] = [
+            datetime.fromtimestamp(int(word), UTC) if of == _MOMENT else int(word)
+            for of, word in zip(_types(kind), words, strict=True)
+        ]
+    except (OverflowError, OSError) as error:
+        raise ValueError(numbers) from error
+    for place, column in enumerate(kind.own):
+        if column.type == "text":
+            values.insert(place, text)
+    return tuple(values)
 
 
 def cells_in(fields: Iterable[str]) -> tuple[list[Cell], list[str]]:
@@ -124,19 +160,24 @@ def cells_in(fields: Iterable[str]) -> tuple[list[Cell], list[str]]:
 def set_in(field: str) -> tuple[str, Cell, int | None] | None:
     """The counter and the set that a field says something of, and the chunk if it has registers.
 
-    None where it is another field.
+    The set is the cell of the member 0. None where it is another field.
 
     Raises:
+        UnknownKind: no installed app has members.
         ValueError: it is none of ours.
     """
     if not field.startswith((COUNT, RANKS)) or " " not in field:
         return None
     kind, _, numbers = field.partition(".")
-    found = cell_in(CELL + numbers)
-    is_known = kind == COUNT or kind[2:] in _CHUNKS
-    if found is None or found[1].kind.mark or found[1].member or not is_known:
+    if kind != COUNT and kind[2:] not in _CHUNKS:
         raise ValueError(field)
-    return *found, _CHUNKS.get(kind[2:])
+    members = kind_of_members()
+    if members is None:
+        raise UnknownKind(field)
+    numbers, text, counter = numbers.split(" ", 2)
+    # A set has the numbers of its members, except the last one.
+    cell = Cell(members, _values(members, f"{numbers}.0", text))
+    return counter, cell, _CHUNKS.get(kind[2:])
 
 
 def ranks_in(text: str) -> bytes:
@@ -153,15 +194,6 @@ def ranks_in(text: str) -> bytes:
 
 _CHUNKS = {str(number): number for number in range(REGISTERS // CHUNK)}
 _RANKS = bytes((character - ord(NOBODY)) % 256 for character in range(256))
-
-
-@lru_cache(maxsize=1000)
-def _period_in(measure: str, period: str, start: str) -> tuple[int, int, datetime]:
-    """Many cells are of the same period."""
-    try:
-        return int(measure), int(period), datetime.fromtimestamp(int(start), UTC)
-    except (OverflowError, OSError) as error:
-        raise ValueError(start) from error
 
 
 def slot_of(counter: str) -> int:

@@ -215,8 +215,7 @@ class Target(ABC):
             # The condition takes the actor, and no set does.
             event = event_of(event.at, event.tags)
         if event is not PLAIN:
-            known = registry.measures(self.alias)
-            effects_of(self.measure, self.key, 0, event, known=known, admits=False)
+            effects_of(self.measure, self.key, 0, event, using=self.alias, admits=False)
 
     @abstractmethod
     def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from django_counters.errors import CounterError
-from django_counters.measure import Condition, ConditionResult, Kind
+from django_counters.measure import Condition, ConditionResult
 from django_counters.projector import GuardsStore
 from django_counters.types import Amounts, Cell, Delta, Sums
 
@@ -80,7 +80,7 @@ class Parcel(NamedTuple):
         tokens: increments that have a UUIDv7 each; they are part of the sums, too.
         cells: by how much cells change, by counter and cell; without those of ``tokens``.
         strange: unreadable entries that were found beside them.
-        more: what else lands for the sets of a kind, by counter and set: see `Kind.lands`.
+        more: what else lands for a kind with members, by counter and cell; see `Kind.lands`.
         moves: the positions that it is between, of parts of sources that are landed in order.
     """
 
@@ -91,7 +91,7 @@ class Parcel(NamedTuple):
     tokens: Mapping[str, Tokened] = {}
     cells: Sums[str] = {}
     strange: Mapping[str, str] = {}
-    more: Mapping[Kind, Mapping[tuple[str, Cell], Any]] = {}
+    more: Mapping[tuple[str, Cell], Any] = {}
     moves: Sequence[Move] = ()
 
     @property

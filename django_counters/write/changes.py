@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import models, router
 
-from django_counters.effects import names_members, stored_periods
+from django_counters.effects import has_cells, names_members
 from django_counters.errors import (
     RecordMissing,
     UnsupportedBounds,
@@ -27,7 +27,6 @@ from django_counters.registry import registry
 from django_counters.signals import batch_applied
 from django_counters.stores.sql.claims import SqlConditions
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import CountsOnConditions, Intake, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
@@ -401,13 +400,12 @@ class Change(NamedTuple):
         event, measure = self.event, ref.measure
         guarding = None if measure is None else measure.guard
         if measure is not None and measure.condition is not None:
-            is_alone = guarding is None and not stored_periods(measure)
+            is_alone = guarding is None and not has_cells(measure)
             if is_alone and event.at is None and event.tags is None:
                 return Delta(ref.key, self.by, bounds, self.route)
             # An actor who takes something back stays in the sets of distinct actors.
             seen = names_members(measure) and self.by > 0
             event = event if seen else event._replace(who=None)
-        known = registry.measures(ref.using)
         effects: tuple[Effect, ...] = ()
         if measure is None or measure.projector is None:
             _refuse_event(ref.label, event)
@@ -418,11 +416,11 @@ class Change(NamedTuple):
                 ref.label,
                 self.by,
                 event,
-                known=known,
+                using=ref.using,
                 admits=not ref.recipe.can.outside,
                 token=self.token,
             )
-        guard = None if guarding is None else guarding.guard(measure, effects, known)
+        guard = None if guarding is None else guarding.guard(measure, effects, ref.using)
         told = "" if self.token is None else self.event.text
         return Delta(ref.key, self.by, bounds, self.route, effects, guard, told)
 
@@ -454,7 +452,7 @@ def effects_of(
     by: int,
     event: Event,
     *,
-    known: SqlMeasures,
+    using: str,
     admits: bool = True,
 ) -> tuple[Effect, ...]:
     """Return the effects of a change; see `projector.Projector`.
@@ -463,7 +461,7 @@ def effects_of(
         UnsupportedSeries: an event, and no app counts by period.
     """
     if measure is not None and measure.projector is not None:
-        return measure.projector.effects(measure, key, by, event, known=known, admits=admits)
+        return measure.projector.effects(measure, key, by, event, using=using, admits=admits)
     _refuse_event(key, event)
     return ()
 
@@ -481,15 +479,15 @@ def check_event(ref: Ref, event: Event) -> None:
     """
     if event is PLAIN:
         return
-    measure, known = ref.measure, registry.measures(ref.using)
+    measure = ref.measure
     if measure is not None and measure.condition is not None:
         if event.who is not None:
             measure.condition.condition(Change(ref, 1, event=event))
-        if not stored_periods(measure):
+        if not has_cells(measure):
             event = event._replace(who=None)
         if event == PLAIN:
             return
-    effects_of(measure, ref.label, 1, event, known=known, admits=False)
+    effects_of(measure, ref.label, 1, event, using=ref.using, admits=False)
 
 
 def is_spread(ref: Ref) -> bool:

@@ -71,10 +71,9 @@ def field_change(field: TotalField, by: int, using: str, event: Event) -> FieldC
     place: CounterColumn = field.declared()
     admits, label = not place.recipe.can.outside, place.table.label
     refuse_without_condition(place.measure, label)
-    known = registry.measures(using)
-    effects = effects_of(place.measure, label, by, event, known=known, admits=admits)
+    effects = effects_of(place.measure, label, by, event, using=using, admits=admits)
     guarding = place.measure and place.measure.guard
-    guard = guarding.guard(place.measure, effects, known) if guarding and place.measure else None
+    guard = guarding.guard(place.measure, effects, using) if guarding and place.measure else None
     return FieldChange(field, by, effects, guard)
 
 

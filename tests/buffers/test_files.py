@@ -23,14 +23,13 @@ from django_counters.contrib.buffers.adopting import _land, adopt, left
 from django_counters.contrib.buffers.files import read
 from django_counters.contrib.buffers.pages import SealedInterval, Serial, entry_in, text_of
 from django_counters.contrib.buffers.process import buffers as present
-from django_counters.contrib.series.options import SUM
+from django_counters.contrib.series.options import SUM, period_cell
 from django_counters.errors import CounterUnavailable, OutcomeUnknown
 from django_counters.metrics.doctor import examine
 from django_counters.metrics.samples import samples_of, scraping
 from django_counters.models import Counter, CounterIncident, CounterPosition
 from django_counters.stores.base import PartitionBusy
 from django_counters.testing import override_counters
-from django_counters.types import Cell
 from django_counters.write.pages import STILL, Entries, Entry
 from tests.buffers.buffering import landed
 from tests.buffers.filing import _inner, _root, die, files, forked  # noqa: F401 - fixtures
@@ -97,7 +96,7 @@ def test_cells_of_periods_and_tags(root: Path, inner: str) -> None:
         "[1]",
         "ü:ñ",
         ("a:b", ()),
-        ("a:b", (Cell(1, 3, clock.utc().replace(microsecond=0), "x y", 0, SUM),)),
+        ("a:b", (period_cell(SUM, 1, 3, clock.utc().replace(microsecond=0), "x y"),)),
     ],
 )
 def test_the_text_of_an_entry(entry: Entry) -> None:

@@ -30,7 +30,7 @@ def apply(name: str) -> None:
         land_members = SqlBatches.land_members
 
         def land_others(self: SqlBatches, kind: Any, members: Any, more: Any) -> None:
-            land_members(self, kind, dict(list(members.items())[1:]), more)
+            land_members(self, kind, list(members)[1:], more)
 
         pytest.MonkeyPatch().setattr(SqlBatches, "land_members", land_others)
         return

@@ -16,7 +16,7 @@ from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.contrib import series
 from django_counters.contrib.series.models import CounterCell, CounterTag
-from django_counters.contrib.series.options import SUM
+from django_counters.contrib.series.options import SUM, period_cell
 from django_counters.contrib.series.upkeep import prune_cells
 from django_counters.errors import HistoryNotKept, InvalidMoment, InvalidTags
 from django_counters.fields import CounterField
@@ -25,7 +25,6 @@ from django_counters.registry import registry
 from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import Cell
 from django_counters.write.collector import AsyncCollector
 from tests.concurrency.crowd import Threads
 from tests.concurrency.servers import hurry
@@ -170,11 +169,11 @@ def test_a_total_and_its_cells_are_collected_together() -> None:
         yield None, 5
         # Another thread comes between; it waits for the lock.
         assert not buffer._lock.acquire(blocking=False)
-        yield Cell(1, 3, moment, "", 0, SUM), 5
+        yield period_cell(SUM, 1, 3, moment), 5
 
     buffer.add("hits:a", parts())
     buffer.settle(["hits:a"], taken.append)
-    assert taken == [{("hits:a", None): 5, ("hits:a", Cell(1, 3, moment, "", 0, SUM)): 5}]
+    assert taken == [{("hits:a", None): 5, ("hits:a", period_cell(SUM, 1, 3, moment)): 5}]
 
 
 def test_many_entries_with_tokens_in_one_order() -> None:

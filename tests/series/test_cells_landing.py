@@ -12,12 +12,12 @@ from django_counters import clock
 from django_counters.cached.flush import flush
 from django_counters.cached.sources import pending_in, slots_of
 from django_counters.contrib import series
-from django_counters.contrib.series.options import SUM
+from django_counters.contrib.series.options import SUM, period_cell
 from django_counters.models import Counter, CounterDelta, CounterIncident, CounterMeasure
 from django_counters.redis.keys import SLOTS, cell_field, cell_in, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import Cell, Delta, Effect
+from django_counters.types import Delta, Effect
 from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.series.cells import MEASURED, by_country, cells, land, midnight
 from tests.testapp.models import Story
@@ -125,7 +125,7 @@ def test_they_wait_where_their_counter_waits() -> None:
     moment = clock.utc().replace(microsecond=0)
     for number in range(20):
         key = f"hits:{number}"
-        effects = (Effect(Cell(1, 2, moment, "DE", 0, SUM), 1),)
+        effects = (Effect(period_cell(SUM, 1, 2, moment, "DE"), 1),)
         pending.send(pending.add({key: Delta(key, 1, effects=effects)}, -1))
     slots = slots_of("default", pending_prefix())
     for slot in range(SLOTS):
@@ -164,7 +164,8 @@ def test_a_field_of_somebody_else_is_told_of() -> None:
 
 
 def test_a_field_and_its_cell() -> None:
-    cell = Cell(7, 2, clock.utc().replace(minute=0, second=0, microsecond=0), "DE||a%20b", 0, SUM)
+    hour = clock.utc().replace(minute=0, second=0, microsecond=0)
+    cell = period_cell(SUM, 7, 2, hour, "DE||a%20b")
     for counter in ("views:a", "blog.Post.views 17", "blog.Post.views a b"):
         assert cell_in(cell_field(cell, counter)) == (counter, cell)
     for counter in ("#tag", "views:#1.2.3"):

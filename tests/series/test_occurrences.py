@@ -17,7 +17,7 @@ from django_counters.checks import check_setting
 from django_counters.contrib import series
 from django_counters.contrib.series import Occurred
 from django_counters.contrib.series.models import CounterCell, CounterOccurrence
-from django_counters.contrib.series.options import OCCURRENCE, SUM
+from django_counters.contrib.series.options import OCCURRENCE, SUM, period_cell
 from django_counters.contrib.series.upkeep import prune_cells
 from django_counters.errors import (
     HistoryNotKept,
@@ -219,7 +219,7 @@ def test_a_parcel_lands_them_once() -> None:
         measure = registry.policy("hits:a").measure
         assert measure
         number = registry.measures("default").ensure(measure).id
-        cell = Cell(number, CounterCell.Period.DAY, midnight(clock.utc()), "", 0, SUM)
+        cell = period_cell(SUM, number, CounterCell.Period.DAY, midnight(clock.utc()))
         own: dict[tuple[str, Cell | None], int] = {
             ("hits:a", cell): 7,
             ("hits:a", cell._replace(kind=OCCURRENCE)): 2,
@@ -231,9 +231,12 @@ def test_a_parcel_lands_them_once() -> None:
 
 
 def test_redis_and_streams_tell_them_from_cells() -> None:
-    cell = Cell(3, 2, datetime(2026, 1, 2, 3, tzinfo=UTC), "DE|~", 0, SUM)
+    cell = period_cell(SUM, 3, 2, datetime(2026, 1, 2, 3, tzinfo=UTC), "DE|~")
     own = cell._replace(kind=OCCURRENCE)
-    fields = {cell_field(one, "hits:a") for one in (cell, own, cell._replace(period=3))}
+    fields = {
+        cell_field(one, "hits:a")
+        for one in (cell, own, period_cell(SUM, 3, 3, cell.values[2], "DE|~"))
+    }
     assert len(fields) == 3
     for one in (cell, own):
         assert cell_in(cell_field(one, "app.Model.field 7")) == ("app.Model.field 7", one)

@@ -8,10 +8,8 @@ import pytest
 from django.db import connection
 
 from django_counters.contrib.series.models import CounterCell, CounterOccurrence
+from django_counters.contrib.series.sql import SqlPeriods
 from django_counters.contrib.uniques import CounterUnique
-from django_counters.stores.sql.cells import SqlCells
-from django_counters.stores.sql.dialects import dialect_of
-from django_counters.stores.sql.session import Session
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -37,21 +35,20 @@ def test_it_reads_few_pages_beside_the_rows_that_it_deletes(
     model: type[CounterCell | CounterOccurrence | CounterUnique], columns: str, values: str
 ) -> None:
     table = model._meta.db_table
-    key = [field.attname for field in model._meta.pk_fields]
     with connection.cursor() as cursor:
         filled = FILLED.format(table, columns, values, DAYS, COUNTERS, HOUR, DAY)
         cursor.execute(filled, [START])
         cursor.execute(f"ANALYZE {table}")
         cursor.execute("SELECT relpages FROM pg_class WHERE relname = %s", [table])
         (pages,) = cursor.fetchone()
-        sql = dialect_of("default").cells.forget(table, key)
+        sql = SqlPeriods("default").forgetting(model)
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", [1, HOUR, START, 1000])
         ((((plan,),)),) = cursor.fetchall()
     top = plan["Plan"]
     assert pages > 100
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 10
     later = START.replace(day=2)
-    assert SqlCells(Session("default")).forget(table, key, 1, HOUR, later) == COUNTERS
+    assert SqlPeriods("default").forget(model, 1, HOUR, later) == COUNTERS
     left = (DAYS - 1) * COUNTERS
     rows = model._base_manager
     assert [rows.filter(period=period).count() for period in (HOUR, DAY)] == [left, left + COUNTERS]

@@ -14,13 +14,14 @@ from django_counters.cached.sources import pending_in, slots_of
 from django_counters.contrib import series, uniques
 from django_counters.contrib.series import Series
 from django_counters.contrib.uniques import CounterMember, CounterUnique
+from django_counters.contrib.uniques.options import MEMBER
 from django_counters.contrib.uniques.sketches import KEPT, MEMBERS, Sketch
 from django_counters.measure import REGISTERS
 from django_counters.models import Counter, CounterIncident
 from django_counters.redis.keys import RANKS, cell_field, cell_in, set_in, slot_of
 from django_counters.testing import override_counters
 from django_counters.tokens import mint
-from django_counters.types import Delta, Effect
+from django_counters.types import Cell, Delta, Effect
 from tests.cached.test_flush import STEPS, Killed, kill_at
 from tests.series.cells import land
 from tests.series.test_cells_landing import pending_prefix
@@ -66,7 +67,7 @@ def redis(*words: str) -> Any:
 
 def members(fields: dict[str, str]) -> list[int]:
     found = [cell_in(field) for field in fields if not set_in(field)]
-    return [where[1].member for where in found if where and where[1].member]
+    return [where[1].values[-1] for where in found if where and where[1].kind is MEMBER]
 
 
 def test_what_waits_is_bounded() -> None:
@@ -101,10 +102,11 @@ def test_registers_are_those_of_the_sketch() -> None:
     flush()
     found = cell_in(field)
     assert found
-    cell = found[1]._replace(start=start)
+    measure, period, _, *rest = found[1].values
     for begin in range(0, len(came), 7):
         effects = tuple(
-            Effect(cell._replace(member=member), 1) for member in came[begin : begin + 7]
+            Effect(Cell(MEMBER, (measure, period, start, rest[0], member)), 1)
+            for member in came[begin : begin + 7]
         )
         pending.send(pending.add({KEY: Delta(KEY, 1, effects=effects)}, -1))
     assert len(members(waiting())) == KEPT
@@ -148,12 +150,12 @@ def test_an_older_process_counts_no_members() -> None:
     found = cell_in(field)
     assert found
     for member in range(1, 301):
-        redis("HSET", cell_field(found[1]._replace(member=member), KEY), "1")
+        redis("HSET", cell_field(Cell(MEMBER, (*found[1].values[:-1], member)), KEY), "1")
     land()
     assert uniques.count(days()) == 301
     count(range(KEPT + 100))
     for member in range(1, 301):
-        redis("HSET", cell_field(found[1]._replace(member=member), KEY), "1")
+        redis("HSET", cell_field(Cell(MEMBER, (*found[1].values[:-1], member)), KEY), "1")
     land()
     everybody = KEPT + 100 + 300 + 1
     assert abs(uniques.count(days()) - everybody) < THREE_SIGMA * everybody

@@ -6,7 +6,8 @@ import json
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters.effects import kind_named
@@ -51,15 +52,20 @@ def text_of(entry: Entry) -> str:
     if isinstance(entry, str):
         return entry
     key, cells = entry
-    return json.dumps(
-        [
-            key,
-            [
-                [*cell[:2], int(cell.start.timestamp()), *cell[3:5], cell.kind.name]
-                for cell in cells
-            ],
-        ]
-    )
+    return json.dumps([key, [_words(cell) for cell in cells]])
+
+
+def _words(cell: Cell) -> list[str | int]:
+    """The name of a kind, and the values of a cell; moments as seconds."""
+    values = (int(v.timestamp()) if isinstance(v, datetime) else v for v in cell.values)
+    return [cell.kind.name, *values]
+
+
+def _cell_in(name: str, *values: Any) -> Cell:
+    kind = kind_named(name)
+    columns = zip(kind.own, values, strict=True)
+    moment = partial(datetime.fromtimestamp, tz=UTC)
+    return Cell(kind, tuple(moment(v) if c.type == "timestamptz" else v for c, v in columns))
 
 
 def entry_in(text: str) -> Entry:
@@ -72,10 +78,7 @@ def entry_in(text: str) -> Entry:
     if " " not in text:
         return text
     key, cells = json.loads(text)
-    return key, tuple(
-        Cell(measure, period, datetime.fromtimestamp(start, UTC), tags, member, kind_named(kind))
-        for measure, period, start, tags, member, kind in cells
-    )
+    return key, tuple(_cell_in(*words) for words in cells)
 
 
 class Serial(NamedTuple):

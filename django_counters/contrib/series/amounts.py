@@ -46,7 +46,7 @@ from django_counters.ledger.inquiry import SqlInquiry
 from django_counters.measure import OTHER, Kind, Measure
 from django_counters.reading import refuse_dropped
 from django_counters.registry import registry
-from django_counters.stores.sql.measures import Stored
+from django_counters.stores.sql.measures import Stored, known_as
 from django_counters.stores.sql.session import Session
 from django_counters.stores.sql.tables import NAMED
 
@@ -161,8 +161,9 @@ def known_of(
     is_late = stored or (source.recipe.can.entries and source.has_entries(using))
     late = clock.utc() if is_late else None
     known = dict(stored.since if stored else ())
-    since = {period: known.get(kind.known_as(period), late) for period in measure.by(kind)}
-    return stored, StoredSpan(measure._replace(per=measure.by(kind)), zone, since)
+    periods = measure.declared(kind.option)
+    since = {period: known.get(known_as(kind, period), late) for period in periods}
+    return stored, StoredSpan(measure._replace(per=periods), zone, since)
 
 
 def measured(source: CellSource) -> Measure:

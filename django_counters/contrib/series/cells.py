@@ -6,9 +6,9 @@ Beside them are the rows that are derived from cells: sums over the columns that
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,9 +16,16 @@ from django.utils.functional import Promise
 
 from django_counters import clock
 from django_counters.contrib.series.calendar import PERIODS, period_of
-from django_counters.contrib.series.options import SUM, finest_first
+from django_counters.contrib.series.options import (
+    SUM,
+    finest_first,
+    period_cell,
+    period_in,
+    with_tags,
+)
+from django_counters.contrib.series.sql import SqlPeriods, used
 from django_counters.contrib.series.tags import SqlTags
-from django_counters.effects import kinds, names_members, stored_periods
+from django_counters.effects import has_cells, kinds, names_members
 from django_counters.errors import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
 from django_counters.event import PLAIN, Event, Who, actor_of, checked_moment
 from django_counters.measure import (
@@ -30,11 +37,13 @@ from django_counters.measure import (
     Measure,
     member_of,
 )
-from django_counters.projector import GuardsStore
+from django_counters.projector import CountsStore, GuardsStore
 from django_counters.registry import registry
+from django_counters.stores.sql.cells import CellPart
 from django_counters.stores.sql.measures import SqlMeasures, Stored
 from django_counters.tokens import Token, moment_of
-from django_counters.types import Cell, Delta, Effect, Sums
+from django_counters.types import Amounts, Cell, Delta, Effect, Sums
+from django_counters.upkeep import declared_measures
 
 _ENCODED = {"%": "%25", SEPARATOR: "%7C", " ": "%20", OTHER: "%7E"}
 _ENCODE = str.maketrans(_ENCODED)
@@ -54,7 +63,7 @@ class CellProjector:
         by: int,
         event: Event = PLAIN,
         *,
-        known: SqlMeasures,
+        using: str,
         admits: bool = True,
         token: Token | None = None,
     ) -> tuple[Effect, ...]:
@@ -70,7 +79,7 @@ class CellProjector:
         """
         at, tags, who = event
         names_who = who is not None and names_members(measure)
-        if not (measure.per or names_who or stored_periods(measure)):
+        if not (measure.per or names_who or has_cells(measure)):
             if event == PLAIN:
                 return ()
             asked = "tags" if tags is not None else "at" if at is not None else "who"
@@ -80,6 +89,7 @@ class CellProjector:
         now = clock.utc()
         moment = None if at is None else checked_moment(at, now)
         named = _checked_tags(measure, key, tags)
+        known = registry.measures(using)
         stored = known.ensure(measure)
         text = _encoded(stored, named, key)
         if text and admits:
@@ -98,15 +108,37 @@ class CellProjector:
         if who is None:
             return effects
         member = member_of(actor_of(who), stored.secret)
-        return (*effects, *(Effect(cell._replace(member=member), 1) for cell in found.sets))
+        sets = ((kind, values[:-1]) for kind, values in found.sets)
+        return (*effects, *(Effect(Cell(kind, (*of, member)), 1) for kind, of in sets))
 
-    def admitted(self, measure: Measure, stored: Stored, tags: str, using: str) -> str:
-        """Return the tags of a cell with ``~`` for each value that is not counted apart."""
-        return _tags_of(registry.measures(using)).admitted(measure, stored, tags)
+    def landing(self, using: str, measures: Iterable[Measure] | None = None) -> LandingPeriods:
+        """Return what completes cells that land, of all declared measures or of some."""
+        known = registry.measures(using)
+        declared = declared_measures(using) if measures is None else measures
+        # Also what others have not completed yet: rows are derived by what is declared here.
+        landing = [(known.ensure(one), one) for one in declared if known.find(one.name)]
+        return LandingPeriods(using, {stored.id: (one, stored) for stored, one in landing})
 
-    def with_derived(self, sums: Sums[str], measures: Mapping[int, Measure]) -> Sums[str]:
-        """Return sums of cells, and of what is derived from them."""
-        return with_derived(sums, measures)
+    def admitted(self, deltas: Sequence[Delta], using: str) -> Sequence[Delta]:
+        """Return changes with admitted tags, if this process has counted by the measure."""
+        stored = LandingPeriods(using, registry.measures(using).counted).stored
+        admitted = []
+        for delta in deltas:
+            sums: dict[Cell, int] = {}
+            for pending, by in delta.effects:
+                cell = stored(pending)
+                sums[cell] = sums.get(cell, 0) + by
+            effects = tuple(Effect(cell, by) for cell, by in sums.items())
+            admitted.append(delta._replace(effects=effects))
+        return admitted
+
+    def counted(
+        self, measure: Measure, key: Hashable, store: CountsStore
+    ) -> tuple[Amounts, Mapping[Kind, Sequence[CellPart]]] | None:
+        """Return the value of a counter and its numbers by period, of one moment."""
+        stored = registry.measures(store.using).find(measure.name)
+        sums = registry.kept(SqlPeriods, store.using)
+        return sums.counted(*store.reading(key), stored.id, str(key)) if stored else None
 
     def taken(self, deltas: Sequence[Delta], store: GuardsStore) -> Sequence[Delta]:
         """Return changes whose decreases take no more from a period than it has counted."""
@@ -114,6 +146,37 @@ class CellProjector:
 
 
 PROJECTOR = CellProjector()
+
+
+class LandingPeriods:
+    """Completes cells that land; see `projector.LandingCells`.
+
+    Args:
+        using: the database.
+        measures: the declared measures and their rows, by the numbers of the rows.
+    """
+
+    def __init__(self, using: str, measures: Mapping[int, tuple[Measure, Stored]]) -> None:
+        self._tags = _tags_of(registry.measures(using))
+        self._measures = measures
+        self._admitted = cache(self._admit)
+
+    def _admit(self, measure: int, tags: str) -> str:
+        if not tags or measure not in self._measures:
+            return tags
+        return self._tags.admitted(*self._measures[measure], tags)
+
+    def stored(self, cell: Cell) -> Cell:
+        """Return a cell with ``~`` for each value of a tag that is not counted apart."""
+        if "t" not in cell.kind.letters:
+            return cell
+        period = period_in(cell)
+        tags = self._admitted(period.measure, period.tags)
+        return cell if tags == period.tags else with_tags(cell, cell.kind, tags)
+
+    def with_derived(self, sums: Sums[str]) -> Sums[str]:
+        """Return sums of cells, and of what is derived from them."""
+        return with_derived(sums, {number: one for number, (one, _) in self._measures.items()})
 
 
 def _tags_of(known: SqlMeasures) -> SqlTags:
@@ -166,11 +229,11 @@ def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, ta
     zone, keep = ZoneInfo(stored.zone), dict(measure.keep)
     made = {
         kind: tuple(
-            Cell(stored.id, PERIODS.index(period) + 1, start, tags, 0, kind)
-            for period, start in _starts(measure.by(kind), keep, moment, now, zone)
+            period_cell(kind, stored.id, PERIODS.index(period) + 1, start, tags)
+            for period, start in _starts(measure.declared(kind.option), keep, moment, now, zone)
         )
         for kind in kinds()
-        if not kind.derived
+        if not kind.derived and "p" in kind.letters
     }
     if not any(made.values()):
         reason = f"no period of {measure.name} is kept for so long"
@@ -277,15 +340,19 @@ def with_derived(sums: Sums[str], measures: Mapping[int, Measure]) -> Sums[str]:
         return sums
     result = dict(sums)
     for (key, cell), by in sums.items():
-        if cell is not None and cell.measure in by_measure:
-            for one in _derived(cell, by_measure[cell.measure]):
+        if cell is None or cell.kind is not SUM:
+            continue
+        periods = by_measure.get(period_in(cell).measure)
+        if periods is not None:
+            for one in _derived(cell, periods):
                 result[key, one] = result.get((key, one), 0) + by
     return result
 
 
 def _periods(measure: Measure) -> _Periods:
     """Return the numbers of the periods of each derived kind."""
-    declared = {kind: measure.by(kind) for kind in kinds() if kind.derived}
+    derived = (kind for kind in kinds() if kind.derived and "p" in kind.letters)
+    declared = {kind: measure.declared(kind.option) for kind in derived}
     return {
         kind: frozenset(PERIODS.index(period) + 1 for period in periods)
         for kind, periods in declared.items()
@@ -295,9 +362,10 @@ def _periods(measure: Measure) -> _Periods:
 
 def _derived(cell: Cell, by_kind: _Periods) -> Iterator[Cell]:
     if cell.kind is SUM:
+        period = period_in(cell)
         for kind, periods in by_kind.items():
-            if cell.period in periods:
-                yield cell._replace(tags=cell.tags if "t" in kind.columns else "", kind=kind)
+            if period.number in periods:
+                yield with_tags(cell, kind, period.tags)
 
 
 # Decreases.
@@ -322,14 +390,16 @@ def in_period(deltas: Sequence[Delta], store: GuardsStore) -> list[Delta]:
     ]
     if not asked:
         return list(deltas)
-    sums = store.used(asked)
-    used = {(key, cell.period): n for (key, cell), n in zip(asked, sums, strict=True)}
+    sums = used(asked, store.using)
+    counted = {(key, period_in(cell).number): n for (key, cell), n in zip(asked, sums, strict=True)}
 
     def taken(delta: Delta, effect: Effect) -> Effect:
         # Rows of other kinds count changes and actors, not amounts.
         if effect.by > 0 or effect.cell.kind.each:
             return effect
-        return effect._replace(by=booked(effect.by, used[delta.key, effect.cell.period]))
+        return effect._replace(
+            by=booked(effect.by, counted[delta.key, period_in(effect.cell).number])
+        )
 
     return [
         delta._replace(effects=tuple(one for e in delta.effects if (one := taken(delta, e)).by))

@@ -11,12 +11,13 @@ from django.utils.translation import gettext as _
 
 from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.cells import booked, in_period
-from django_counters.contrib.series.options import SUM
+from django_counters.contrib.series.options import SUM, period_in, with_tags
+from django_counters.contrib.series.sql import used
 from django_counters.errors import QuotaExceeded, Shortfall
 from django_counters.measure import Measure
 from django_counters.projector import GuardsStore
+from django_counters.registry import registry
 from django_counters.stores.sql.dialects.cells import array
-from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.types import Cell, Delta, Effect
 
 
@@ -36,12 +37,12 @@ class Quota(NamedTuple):
     @property
     def period(self) -> str:
         """The word for its period."""
-        return PERIODS[self.cell.period - 1]
+        return PERIODS[period_in(self.cell).number - 1]
 
     @property
     def ends_at(self) -> datetime:
         """When its period ends, in UTC."""
-        return period_of(self.period, self.cell.start, ZoneInfo(self.zone))[1]
+        return period_of(self.period, period_in(self.cell).start, ZoneInfo(self.zone))[1]
 
 
 class QuotaEffect(NamedTuple):
@@ -69,15 +70,16 @@ class QuotaLimits(NamedTuple):
         quota = _("Quota")
         return [(f"{quota}, {period}", most) for period, most in self.limits]
 
-    def guard(
-        self, measure: Measure, effects: Sequence[Effect], known: SqlMeasures
-    ) -> Quotas | None:
+    def guard(self, measure: Measure, effects: Sequence[Effect], using: str) -> Quotas | None:
         """Return the quotas of the periods that a change counts in, longer periods last."""
-        declared, zone = dict(self.limits), known.ensure(measure).zone
+        declared, zone = dict(self.limits), registry.measures(using).ensure(measure).zone
+        named = (
+            (PERIODS[period_in(cell).number - 1], cell) for cell, _ in effects if cell.kind is SUM
+        )
         quotas = Quotas(
-            Quota(cell._replace(tags=""), declared[PERIODS[cell.period - 1]], zone)
-            for cell, _ in effects
-            if cell.kind is SUM and PERIODS[cell.period - 1] in declared
+            Quota(with_tags(cell, SUM, ""), declared[period], zone)
+            for period, cell in named
+            if period in declared
         )
         return quotas or None
 
@@ -92,11 +94,11 @@ class Quotas(tuple[Quota, ...]):
 
     def parameters(self, key: str, shown: Callable[[datetime], Any]) -> tuple[Any, ...]:
         """Return the parameters of the call."""
-        cells = [quota.cell for quota in self]
+        periods = [period_in(quota.cell) for quota in self]
         return (
-            cells[0].measure,
-            array(cell.period for cell in cells),
-            array(shown(cell.start) for cell in cells),
+            periods[0].measure,
+            array(period.number for period in periods),
+            array(shown(period.start) for period in periods),
             array(quota.most for quota in self),
             key,
         )
@@ -117,7 +119,7 @@ class Quotas(tuple[Quota, ...]):
             QuotaExceeded: for the first counter without enough room.
         """
         asked = [(delta, quota) for delta in deltas for quota in delta.guard]
-        sums = store.used([(delta.key, quota.cell) for delta, quota in asked])
+        sums = used([(delta.key, quota.cell) for delta, quota in asked], store.using)
         ahead = [0 if counted else delta.by for delta, _ in asked]
         totals = [a + b for a, b in zip(sums, ahead, strict=True)]
         refused = _refusal(asked, totals, store.label)
@@ -126,10 +128,10 @@ class Quotas(tuple[Quota, ...]):
 
     def foreseen(self, key: Hashable, by: int, store: GuardsStore) -> Sequence[QuotaEffect]:
         """Return the used part of each quota before and after a change."""
-        used = store.used([(key, quota.cell) for quota in self])
+        sums = used([(key, quota.cell) for quota in self], store.using)
         return tuple(
             QuotaEffect(quota.period, before, before + booked(by, before), quota.most)
-            for quota, before in zip(self, used, strict=True)
+            for quota, before in zip(self, sums, strict=True)
         )
 
 

@@ -86,7 +86,7 @@ def points(selection: SeriesSelection) -> list[OccurrencePoint]:
 
 def _measured(source: CellSource) -> Measure:
     measure = source.measure
-    if measure is None or not measure.by(OCCURRENCE):
+    if measure is None or not measure.declared(OCCURRENCE.option):
         raise UnsupportedSeries(key=source.label, reason="it declares no occurrences")
     return measure
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.utils.module_loading import import_string
 
 from django_counters.contrib.series.calendar import PERIODS
-from django_counters.measure import MOST_TAGS, TAG_LENGTH, Kind
+from django_counters.measure import KEY, MOST_TAGS, NUMBER, SHARD, TAG_LENGTH, Kind, RowColumn
 from django_counters.options import Option, Projection, is_integer
-from django_counters.types import INT8
+from django_counters.types import INT8, Cell
 
 if TYPE_CHECKING:
     from django_counters.strategies.declaring import Capabilities
@@ -21,15 +22,85 @@ _FOLDER = __name__.rpartition(".")[0]
 _MOST_VALUES = 10_000
 TAGS_TABLE = "django_counters_countertag"
 _MOST_DAYS = 36_500
+_COLUMNS = {
+    column.letter: column
+    for column in (
+        RowColumn("m", "measure_id", "int"),
+        KEY,
+        RowColumn("p", "period", "smallint"),
+        RowColumn("s", "start", "timestamptz"),
+        RowColumn("t", "tags", "text"),
+        RowColumn("w", "member", "bigint"),
+        SHARD,
+        NUMBER,
+    )
+}
+
+
+def period_columns(letters: str) -> tuple[RowColumn, ...]:
+    """Return the columns of a kind whose rows are of periods.
+
+    They are the measure (``m``), the key (``k``), the number of the period (``p``) and its start
+    (``s``), the tags (``t``), the shard (``n``), an actor (``w``) and a number (``d``).
+    """
+    return tuple(_COLUMNS[letter] for letter in letters)
+
+
+def period_cell(kind: Kind, measure: int, period: int, start: datetime, tags: str = "") -> Cell:
+    """Return the cell of a period; without tags, if the kind has none, and of the member 0.
+
+    Args:
+        kind: its kind, with columns of `period_columns`.
+        measure: the number of the measure in its database.
+        period: the number of the period, from 1 for a minute.
+        start: when the period begins, in UTC.
+        tags: the values of the tags, encoded.
+    """
+    values = {"m": measure, "p": period, "s": start, "t": tags, "w": 0}
+    return Cell(kind, tuple(values[column.letter] for column in kind.own))
+
+
+class CellPeriod(NamedTuple):
+    """The period of a cell: the number of its measure, its own number and start, and the tags."""
+
+    measure: int
+    number: int
+    start: datetime
+    tags: str
+
+
+def period_in(cell: Cell) -> CellPeriod:
+    """Return the period of a cell; without tags, if its kind has none."""
+    measure, number, start, *others = cell.values
+    return CellPeriod(measure, number, start, others[0] if "t" in cell.kind.letters else "")
+
+
+def with_tags(cell: Cell, kind: Kind, tags: str) -> Cell:
+    """Return the cell of a kind for the same period, with other tags."""
+    values = {
+        column.letter: value for column, value in zip(cell.kind.own, cell.values, strict=True)
+    }
+    values["t"] = tags
+    return Cell(kind, tuple(values[column.letter] for column in kind.own))
+
+
 #: How much was counted in a period, with certain tags.
-SUM = Kind("sum", "per", "django_counters_countercell", "mkpstnd", order=10)
+SUM = Kind(
+    "sum",
+    "per",
+    "django_counters_countercell",
+    period_columns("mkpstnd"),
+    varied="ps",
+    order=10,
+)
 #: How many changes there were, beside each cell of the same periods.
 OCCURRENCE = Kind(
     "occurrence",
     "occurrences",
     "django_counters_counteroccurrence",
-    "mkpstnd",
+    period_columns("mkpstnd"),
     each=True,
+    varied="ps",
     mark="o",
     order=40,
 )

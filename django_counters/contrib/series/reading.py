@@ -42,10 +42,10 @@ from django_counters.contrib.series.sources import (
     of_namespace,
     of_records,
 )
+from django_counters.contrib.series.sql import used as used_periods
 from django_counters.errors import InvalidKey, InvalidPeriod, InvalidTags
 from django_counters.fields import CounterAttribute, CounterField
 from django_counters.fields.values import Counting
-from django_counters.registry import registry
 from django_counters.twins import twin
 from django_counters.types import check_key
 from django_counters.write.changes import Change
@@ -420,7 +420,7 @@ def quotas(counter: object, *, using: str | None = None) -> tuple[QuotaUsage, ..
     if not isinstance(declared, Quotas):
         return ()
     pairs = [(ref.key, quota.cell) for quota in declared]
-    sums = registry.corrections(ref.table, ref.using).used(pairs)
+    sums = used_periods(pairs, ref.using)
     return tuple(
         QuotaUsage(
             period=quota.period,

@@ -13,7 +13,7 @@ from django.db.models.functions import Cast
 from django_counters import clock
 from django_counters.conf import Policy
 from django_counters.contrib.series.options import recorded_period
-from django_counters.effects import stored_periods
+from django_counters.effects import has_cells
 from django_counters.errors import InvalidKey, UnsavedInstance, UnsupportedSeries
 from django_counters.measure import Measure
 from django_counters.reading import check_keys
@@ -81,7 +81,7 @@ class CellSource(Protocol):
 
 
 def _by_period(measure: Measure | None) -> Measure | None:
-    return measure if measure is not None and stored_periods(measure) else None
+    return measure if measure is not None and has_cells(measure) else None
 
 
 def kind_of(key: str) -> str:

@@ -1,21 +1,27 @@
-"""Statements of recorded totals, and the function of PostgreSQL that looks at quotas."""
+"""Statements of periods and of recorded totals, and the function of PostgreSQL for quotas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db import connections
 
 from django_counters import clock
-from django_counters.contrib.series.options import SUM
+from django_counters.contrib.series.options import SUM, period_cell, period_columns, period_in
+from django_counters.effects import kinds
 from django_counters.errors import InvalidConfiguration
+from django_counters.measure import Kind
+from django_counters.registry import registry
+from django_counters.stores.sql.cells import CellPart, SqlCells
 from django_counters.stores.sql.dialects.postgresql.cells import GUARD_REFUSED
 from django_counters.stores.sql.dialects.postgresql.functions import INDEXED
 from django_counters.stores.sql.dialects.spelling import COUNTER, Spelling
-from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.session import Session, aware
+from django_counters.tables.schema import OfPeriod
+from django_counters.types import Amounts, Cell
 
 # The quotas of a change, last of all: an error if a period has too much. The caller
 # holds the total, and each statement here sees what was committed before it.
@@ -44,6 +50,85 @@ END $body$
 
 SAMPLES = "django_counters_countersample"
 _PAGE = 1000
+
+
+# Periods with a number each: rows of a parameter, which no table has.
+_NUMBERED = Kind("numbered", "", "", period_columns("mpskd"), order=0)
+_OLD = "WHERE measure_id = %s AND period = %s AND start < %s LIMIT %s"
+
+
+class SqlPeriods:
+    """Reads and deletes the rows of periods. Holds no connection and no number."""
+
+    def __init__(self, using: str) -> None:
+        self._session = Session(using)
+        self._sql = self._session.dialect.cells
+        self._shown = SqlCells(self._session).shown
+        self._used = (
+            f"SELECT u.d, SUM(c.value) FROM {self._sql.given(_NUMBERED)} JOIN {SUM.table} c "
+            "ON c.measure_id = u.m AND c.key = u.k AND c.period = u.p AND c.start = u.s "
+            "GROUP BY u.d"
+        )
+
+    def used(self, parts: Sequence[tuple[Hashable, Cell]]) -> list[int]:
+        """Return what each period of a counter has counted, over all tags and shards.
+
+        One statement, for periods of sums.
+        """
+        shown = self._shown()
+        rows = [
+            (*map(shown, period_in(cell)[:3]), str(key), number)
+            for number, (key, cell) in enumerate(parts)
+        ]
+        params = self._sql.arrange(_NUMBERED, rows)
+        found = self._session.run(self._used, params, writes=False)
+        sums = {number: int(value) for number, value in found}
+        return [sums.get(number, 0) for number in range(len(rows))]
+
+    def counted(
+        self, value: str, params: Sequence[Any], measure: int, key: str
+    ) -> tuple[Amounts, Mapping[Kind, Sequence[CellPart]]]:
+        """Return the value of one counter and the numbers of its periods, of one moment.
+
+        ``value`` is the statement that reads its total and what is pending.
+        """
+        known = [k for k in kinds() if k.is_sharded and k.own == SUM.own]
+        texts = [
+            f"SELECT {number}, c.period, c.start, c.tags, c.value, c.shard FROM {kind.table} c "
+            "WHERE c.measure_id = %s AND c.key = %s"
+            for number, kind in enumerate(known)
+        ]
+        sql = " UNION ALL ".join((f"SELECT -1, NULL, NULL, NULL, v.* FROM ({value}) v", *texts))
+        amounts = Amounts(None, 0)
+        parts: dict[Kind, list[CellPart]] = {kind: [] for kind in known}
+        rows = self._session.run(sql, (*params, *(measure, key) * len(known)), writes=False)
+        for number, period, start, tags, by, last in rows:
+            if number < 0:
+                amounts = Amounts(None if by is None else int(by), int(last or 0))
+            else:
+                kind, moment = known[number], aware(start, local=True).astimezone(UTC)
+                cell = period_cell(kind, measure, int(period), moment, str(tags))
+                parts[kind].append(CellPart(cell, int(last), int(by)))
+        return amounts, parts
+
+    def forgetting(self, table: type[OfPeriod]) -> str:
+        """Delete some rows. Parameters: measure, period, before which start, how many."""
+        named = {column.name: column for column in period_columns("mkpstwn")}
+        columns = [named[field.attname] for field in table._meta.pk_fields]
+        return self._sql.delete_some(table._meta.db_table, columns, _OLD)
+
+    def forget(self, table: type[OfPeriod], measure: int, period: int, before: datetime) -> int:
+        """Delete rows of a period that begin before a moment; how many. In small batches."""
+        sql, gone = self.forgetting(table), 0
+        params = (measure, period, self._shown()(before), _PAGE)
+        while rows := len(self._session.run(sql, params)):
+            gone += rows
+        return gone
+
+
+def used(parts: Sequence[tuple[Hashable, Cell]], using: str) -> list[int]:
+    """Return what each period of a counter has counted; see `SqlPeriods.used`."""
+    return registry.kept(SqlPeriods, using).used(parts)
 
 
 class SampleStatements:

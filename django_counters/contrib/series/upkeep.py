@@ -11,11 +11,10 @@ from django.db import DEFAULT_DB_ALIAS, router
 from django_counters import clock
 from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.sql import SqlPeriods
 from django_counters.measure import Measure
 from django_counters.registry import registry
-from django_counters.stores.sql.cells import SqlCells
-from django_counters.stores.sql.measures import SqlMeasures
-from django_counters.stores.sql.session import Session
+from django_counters.stores.sql.measures import SqlMeasures, known_as
 from django_counters.tables.schema import OfPeriod
 from django_counters.upkeep import declared_measures
 
@@ -29,11 +28,11 @@ def prune_cells(using: str = DEFAULT_DB_ALIAS) -> int:
         return 0
     for table in OfPeriod.tables():
         table.before_pruning(using)
-    measures, cells = registry.measures(using), SqlCells(Session(using))
-    return sum(_prune(measure, measures, cells) for measure in declared_measures(using))
+    measures, periods = registry.measures(using), registry.kept(SqlPeriods, using)
+    return sum(_prune(measure, measures, periods) for measure in declared_measures(using))
 
 
-def _prune(measure: Measure, measures: SqlMeasures, cells: SqlCells) -> int:
+def _prune(measure: Measure, measures: SqlMeasures, periods: SqlPeriods) -> int:
     stored, gone = measures.find(measure.name), 0
     if stored is None:
         return gone
@@ -44,11 +43,10 @@ def _prune(measure: Measure, measures: SqlMeasures, cells: SqlCells) -> int:
         place = stored.id, PERIODS.index(period) + 1, before
         found: Tally[str] = Tally()
         for table in OfPeriod.tables():
-            key = [field.attname for field in table._meta.pk_fields]
-            forgotten = cells.forget(table._meta.db_table, key, *place)
+            forgotten = periods.forget(table, *place)
             # What is derived from others is known as long as they are.
             if not table.of_kind.derived:
-                found[table.of_kind.known_as(period)] += forgotten
+                found[known_as(table.of_kind, period)] += forgotten
         for name in +found:
             measures.forgotten(measure.name, name, before)
             gone += found[name]

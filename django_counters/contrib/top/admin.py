@@ -38,7 +38,7 @@ class PlacesPanel(Panel):
         """Return the known places; None if there are none."""
         measure = None if counter.owner else registry.policy(counter.key).measure
         places: list[tuple[Any, Placed]] = []
-        for by in measure.by(RANK) if measure else ():
+        for by in measure.declared(RANK.option) if measure else ():
             with suppress(CounterError):
                 placed = place(of(counter.key).per(by))
                 places.append((CounterCell.Period[by.upper()].label, placed))
@@ -89,12 +89,12 @@ def _rankings(using: str) -> list[_Ranks]:
     rankings = [
         _Ranks(name, policy.measure, of_namespace, of)
         for name, policy in policies.items()
-        if policy.measure and policy.measure.by(RANK) and COUNTERS.stands_in(using)
+        if policy.measure and policy.measure.declared(RANK.option) and COUNTERS.stands_in(using)
         for of_namespace in [of(namespace=name)]
     ]
     for model in apps.get_models():
         for field in counter_fields(model) if router.allow_migrate_model(using, model) else ():
-            if field.model is model and field.measure and field.measure.by(RANK):
+            if field.model is model and field.measure and field.measure.declared(RANK.option):
                 label, counter = f"{model._meta.label}.{field.name}", getattr(model, field.name)
                 some = partial(_of_some, counter, model._base_manager.using(using))
                 rankings.append(_Ranks(label, field.measure, of(counter), some))
@@ -102,7 +102,7 @@ def _rankings(using: str) -> list[_Ranks]:
 
 
 def _top_of(ranks: _Ranks, using: str) -> LargestRows:
-    period = CounterCell.Period[ranks.measure.by(RANK)[-1].upper()].label
+    period = CounterCell.Period[ranks.measure.declared(RANK.option)[-1].upper()].label
     rows = attempt(ranks.subject, using, partial(_rows, ranks, using))
     if isinstance(rows, Away):
         return LargestRows(ranks.subject, period, (), rows.reason)
@@ -115,7 +115,7 @@ def _of_some(counter: Any, rows: Rows, keys: Sequence[Any]) -> Series:
 
 def _rows(ranks: _Ranks, using: str) -> list[tuple[Ranked, int | None]]:
     """Return the largest counters, and the number of different people of each."""
-    by = ranks.measure.by(RANK)[-1]
+    by = ranks.measure.declared(RANK.option)[-1]
     ranked = largest(ranks.series.using(using).per(by), _MOST)
     if by not in ranks.measure.declared("unique") or not ranked:
         return [(one, None) for one in ranked]

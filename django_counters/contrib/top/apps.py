@@ -9,7 +9,7 @@ from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.contrib.series.calendar import PERIODS
-from django_counters.contrib.series.options import finest_first, period_problems
+from django_counters.contrib.series.options import finest_first, period_columns, period_problems
 from django_counters.features import Feature
 from django_counters.measure import Kind
 from django_counters.options import Option, Projection
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 _FOLDER = __name__.rpartition(".")[0]
 
 #: The sums over tags and shards, in an index by their size.
-RANK = Kind("rank", "top", "django_counters_counterrank", "mpskd", derived=True, order=30)
+RANK = Kind(
+    "rank",
+    "top",
+    "django_counters_counterrank",
+    period_columns("mpskd"),
+    derived=True,
+    varied="ps",
+    order=30,
+)
 
 
 def _parts(top: object, **_: object) -> dict[str, Any]:

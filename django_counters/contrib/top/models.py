@@ -48,7 +48,7 @@ class CounterRank(OfPeriod):
         cls, measure: Measure | None, number: int, keys: Sequence[str], using: str
     ) -> list[models.QuerySet[Self]]:
         """Return the ranks of some keys. They are found by the starts of their cells."""
-        ranked = PERIODS if measure is None else measure.by(RANK)
+        ranked = PERIODS if measure is None else measure.declared(RANK.option)
         if not ranked:
             return []
         periods = [PERIODS.index(period) + 1 for period in ranked]

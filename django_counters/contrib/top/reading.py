@@ -191,7 +191,7 @@ def _period_of(asked: SeriesSelection) -> str:
     by, measure = asked.span.by, measured(asked.source)
     if by is None:
         raise InvalidPeriod(period=None, known="a ranking needs one period. Name it with per()")
-    if by not in (measure.per if asked.where else measure.by(RANK)):
+    if by not in (measure.per if asked.where else measure.declared(RANK.option)):
         reason = f"who has the most of a {by} needs top=[{by!r}]"
         raise UnsupportedSeries(key=asked.source.label, reason=reason)
     return by

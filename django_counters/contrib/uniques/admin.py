@@ -30,7 +30,7 @@ class PeoplePanel(Panel):
     def context(self, request: HttpRequest, counter: OnPage) -> Mapping[str, Any] | None:
         """Return the numbers; None if people aren't counted, or no whole period is known."""
         measure = None if counter.owner else registry.policy(counter.key).measure
-        shown = readable_periods(measure.by(MEMBER)) if measure else ()
+        shown = readable_periods(measure.declared(MEMBER.option)) if measure else ()
         if not shown:
             return None
         by = _period_of(counter.key, request.GET.get("by", ""))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django_counters.contrib.series.calendar import PERIODS
-from django_counters.contrib.series.options import finest_first, period_problems
+from django_counters.contrib.series.options import finest_first, period_columns, period_problems
 from django_counters.measure import Kind
 from django_counters.options import Option, Projection
 
@@ -18,8 +18,9 @@ MEMBER = Kind(
     "member",
     "unique",
     "django_counters_countermember",
-    "mkpstw",
+    period_columns("mkpstw"),
     each=True,
+    has_members=True,
     lands=f"{_FOLDER}.sql.land_members",
     order=20,
 )

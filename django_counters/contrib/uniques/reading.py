@@ -187,7 +187,7 @@ def measured(source: CellSource) -> Measure:
         UnsupportedSeries: they are not.
     """
     measure = source.measure
-    if measure is None or not measure.by(MEMBER):
+    if measure is None or not measure.declared(MEMBER.option):
         raise UnsupportedSeries(key=source.label, reason="it declares no unique periods")
     return measure
 

@@ -6,8 +6,9 @@ uncertain caller may do it again, and a reader may meet a member in both places.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
 
 from django.db import connections, models
 
@@ -16,30 +17,41 @@ from django_counters.contrib.uniques.models import CounterMember, CounterUnique
 from django_counters.contrib.uniques.options import MEMBER
 from django_counters.contrib.uniques.sketches import EXACT, ROUGH, Sketch
 from django_counters.stores.sql.session import Session, aware
-from django_counters.types import Place
+from django_counters.types import Cell
 
+#: Measure, key, period, start and tags: a set of members.
+Place: TypeAlias = tuple[int, str, int, datetime, str]
 # How many sets one statement holds.
 _SETS = 100
 # How many members one transaction puts into their sets.
 _MEMBERS = 5000
 
 
+def place_of(key: str, cell: Cell) -> Place:
+    """Return the set that the member of a cell belongs to."""
+    measure, period, start, tags, _ = cell.values
+    return measure, key, period, start, tags
+
+
 def land_members(
     session: Session,
-    members: Mapping[Place, Collection[int]],
-    registers: Mapping[Place, Sequence[bytes]],
+    members: Iterable[tuple[str, Cell]],
+    registers: Iterable[tuple[str, Cell, bytes]],
 ) -> None:
     """Put members that land into their sets, within the caller's transaction.
 
     Args:
         session: the database.
-        members: by set.
-        registers: for sets that had too many members in Redis.
+        members: the key and the cell of each.
+        registers: for sets that had too many members in Redis; with the key and a cell of the set.
     """
-    sets = {place: Sketch.of(found) for place, found in members.items()}
-    for place, bodies in registers.items():
-        for body in bodies:
-            sets[place] = sets.get(place, Sketch()) | Sketch(ROUGH, body)
+    landing: dict[Place, set[int]] = {}
+    for key, cell in members:
+        landing.setdefault(place_of(key, cell), set()).add(cell.values[-1])
+    sets = {place: Sketch.of(found) for place, found in landing.items()}
+    for key, cell, body in registers:
+        place = place_of(key, cell)
+        sets[place] = sets.get(place, Sketch()) | Sketch(ROUGH, body)
     SqlUniques(session).unite(sets)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -22,7 +22,7 @@ from django_counters.stores.sql.session import Block, Session
 from django_counters.stores.sql.tables import NAMED, RecordKeys
 from django_counters.stores.sql.totals import SqlTotals, hex_of
 from django_counters.tables import CounterSource
-from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Place, Sums, check_key
+from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Cell, Sums, check_key
 
 # Milliseconds: others may have to wait behind us for as long.
 LOCK_TIMEOUT = 2_000
@@ -148,8 +148,8 @@ class SqlBatches:
     def land_members(
         self,
         kind: Kind,
-        members: Mapping[Place, Collection[int]],
-        more: Mapping[Place, Sequence[Any]],
+        members: Sequence[tuple[str, Cell]],
+        more: Sequence[tuple[str, Cell, Any]],
     ) -> None:
         """Put members into their sets, after the cells. One that is there already stays."""
         self._check_that_it_is_a_landing()

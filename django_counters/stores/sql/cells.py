@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
 from django.db import Error, connections
 
 from django_counters import clock
-from django_counters.effects import kinds, sharded_kinds
-from django_counters.measure import Kind
+from django_counters.effects import kinds
+from django_counters.measure import KEY, Kind
 from django_counters.stores.base import NoRoom
-from django_counters.stores.sql.dialects.cells import NUMBERED_PERIODS
-from django_counters.stores.sql.session import Session, aware
-from django_counters.types import Amounts, Cell, Delta, Sums
+from django_counters.stores.sql.session import Session
+from django_counters.types import Cell, Delta, Sums
 
 # Names of the columns of a change: see `Cells.beside`.
 ONE, NUMBERED = ("v",), ("v", "n")
 CONDITION, NUMBERED_CONDITION = ("v", "p"), ("v", "n", "p")
 MANY, MANY_NUMBERED = ("k", "v"), ("k", "v", "n")
-_PAGE = 1000
 _Rows = Mapping[Kind, list[tuple[Any, ...]]]
 _Make = Callable[..., str]
 
 
 class CellPart(NamedTuple):
-    """What one row of a cell has."""
+    """The number that a shard of a cell has."""
 
     cell: Cell
     shard: int
@@ -79,7 +77,7 @@ class SqlCells:
     def asks_guards(self, delta: Delta) -> bool:
         """Whether `run` refuses by itself what a guard does not admit."""
         effects = delta.effects
-        return self._sql.join and bool(effects) and all(one.cell.kind.adds for one in effects)
+        return self._sql.join and bool(effects) and all(one.cell.kind.called for one in effects)
 
     def _joined(
         self, sql: str, columns: Sequence[str], deltas: Sequence[Delta]
@@ -95,7 +93,7 @@ class SqlCells:
         if guard is None:
             return self._text(self._sql.after, sql, columns, kinds), alike
         text = self._text(self._sql.guarded, sql, columns, kinds, guard.call)
-        return text, (*alike, *guard.parameters(str(deltas[0].key), self._shown()))
+        return text, (*alike, *guard.parameters(str(deltas[0].key), self.shown()))
 
     def _text(
         self, make: _Make, sql: str, columns: Sequence[str], kinds: Sequence[Kind], *call: str
@@ -123,79 +121,34 @@ class SqlCells:
         for kind, of_kind in rows.items():
             self._session.run(sql(kind), self._sql.arrange(kind, of_kind))
 
-    def used(self, parts: Sequence[tuple[str, Cell]]) -> list[int]:
-        """What each period of a counter has counted, over all tags and shards; all of one kind."""
-        shown = self._shown()
-        rows = [
-            (cell.measure, cell.period, shown(cell.start), key, number)
-            for number, (key, cell) in enumerate(parts)
-        ]
-        params = self._sql.arrange(NUMBERED_PERIODS, rows)
-        found = self._session.run(self._sql.used(parts[0][1].kind), params, writes=False)
-        sums = {number: int(value) for number, value in found}
-        return [sums.get(number, 0) for number in range(len(rows))]
-
-    def counted(
-        self, value: str, params: Sequence[Any], measure: int, key: str
-    ) -> tuple[Amounts, list[CellPart]]:
-        """The value of one counter and the numbers of its periods, of one moment.
-
-        ``value`` is the statement that reads its total and what is pending.
-        """
-        known = sharded_kinds()
-        params = (*params, *(measure, key) * len(known))
-        amounts, parts = Amounts(None, 0), []
-        rows = self._session.run(self._sql.counted(value), params, writes=False)
-        for number, period, start, tags, by, last in rows:
-            if number < 0:
-                amounts = Amounts(None if by is None else int(by), int(last or 0))
-            else:
-                moment = aware(start, local=True).astimezone(UTC)
-                cell = Cell(measure, int(period), moment, str(tags), 0, known[number])
-                parts.append(CellPart(cell, int(last), int(by)))
-        return amounts, parts
-
     def take_back(self, key: str, kind: Kind, parts: Iterable[CellPart]) -> None:
         """Take numbers from the rows that have them, and delete the rows that come to nothing.
 
         Rows are changed in the order of all writers. What others have added since stays.
         """
-        shown = self._shown()
+        shown = self.shown()
         rows = sorted(
-            kind.pick((measure, key, period, shown(start), tags, 0, shard, -by))
-            for (measure, period, start, tags, _, of_kind), shard, by in parts
-            if of_kind is kind
+            kind.pick((*map(shown, cell.values), key, shard, -by)) for cell, shard, by in parts
         )
         if rows:
             self._add({kind: rows}, self._sql.add)
-            self._session.run(self._sql.prune(kind), (rows[0][0], key))
-
-    def forget(
-        self, table: str, columns: Sequence[str], measure: int, period: int, before: datetime
-    ) -> int:
-        """Delete rows of a period that begin before a moment; how many. In small batches.
-
-        ``columns``: those of the table's primary key.
-        """
-        sql, gone = self._sql.forget(table, columns), 0
-        params = (measure, period, self._shown()(before), _PAGE)
-        while rows := len(self._session.run(sql, params)):
-            gone += rows
-        return gone
+            before = kind.columns.index(KEY) + 1
+            for first in sorted({row[:before] for row in rows}):
+                self._session.run(self._sql.prune(kind), first)
 
     def _rows(self, parts: Iterable[tuple[str, Cell, int]]) -> _Rows:
         """The rows of each kind that there are, in the order in which they are written."""
-        shown = self._shown()
+        shown = self.shown()
         rows: dict[Kind, list[tuple[Any, ...]]] = {}
-        for key, (measure, period, start, tags, member, kind), by in parts:
-            of = measure, key, period, shown(start), tags, member, 0, by
-            rows.setdefault(kind, []).append(kind.pick(of))
+        for key, (kind, values), by in parts:
+            row = kind.pick((*map(shown, values), key, 0, by))
+            rows.setdefault(kind, []).append(row)
         return {kind: sorted(rows[kind]) for kind in kinds() if kind in rows}
 
-    def _shown(self) -> Callable[[datetime], Any]:
-        """Makes a moment what the database takes; many cells have the same."""
+    def shown(self) -> Callable[[Any], Any]:
+        """Makes a moment what the database takes, and leaves other values; many are the same."""
         adapt = connections[self._session.using].ops.adapt_datetimefield_value
-        return cache(lambda start: adapt(clock.shown(start)))
+        return cache(lambda v: adapt(clock.shown(v)) if isinstance(v, datetime) else v)
 
 
 def _parts(deltas: Iterable[Delta]) -> Iterable[tuple[str, Cell, int]]:

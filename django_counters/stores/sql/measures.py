@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from django.db import connections, transaction
 from django.utils import timezone
 
 from django_counters import clock
-from django_counters.effects import stored_periods
-from django_counters.measure import Measure
+from django_counters.effects import kinds
+from django_counters.measure import Kind, Measure
 from django_counters.stores.sql.session import Session, commits_at_once, is_of_a_test_case
 from django_counters.tables import CounterMeasure
 from django_counters.tables.schema import ENTRIES
 from django_counters.tenants import acting_for, tenant
-from django_counters.types import Cell, Delta, Effect
 
 # For how long processes may go on that do not know of a new period: a deployment is over by then.
 GRACE = timedelta(hours=1)
+
+
+def known_as(kind: Kind, period: str) -> str:
+    """Return the name under which the row of a measure says since when a period is known."""
+    return period if kind.option == "per" else f"{kind.option} {period}"
+
+
+def stored_periods(measure: Measure) -> tuple[str, ...]:
+    """Return the names under which the row of a measure has the start of each period's history."""
+    return _stored_periods(measure, kinds())
+
+
+@lru_cache(1_000)
+def _stored_periods(measure: Measure, known: tuple[Kind, ...]) -> tuple[str, ...]:
+    return tuple(
+        known_as(kind, period)
+        for kind in known
+        if "p" in kind.letters
+        for period in measure.declared(kind.option)
+    )
 
 
 class Stored(NamedTuple):
@@ -174,24 +193,10 @@ class SqlMeasures:
         since = (clock.utc() + GRACE).isoformat() if entries.exists() else None
         return dict.fromkeys(stored_periods(measure), since)
 
-    def with_admitted(self, deltas: Sequence[Delta]) -> tuple[Delta, ...]:
-        """Deltas whose cells have admitted tags, where this process has counted by the measure."""
-        known = {stored.id: (measure, stored) for measure, stored in self._counted.items()}
-        return tuple(delta._replace(effects=self._merged(delta.effects, known)) for delta in deltas)
-
-    def _merged(
-        self, effects: Sequence[Effect], known: Mapping[int, tuple[Measure, Stored]]
-    ) -> tuple[Effect, ...]:
-        sums: dict[Cell, int] = {}
-        for given, by in effects:
-            cell = given
-            if cell.tags and cell.measure in known:
-                measure, stored = known[cell.measure]
-                if measure.projector:
-                    tags = measure.projector.admitted(measure, stored, cell.tags, self.using)
-                    cell = cell._replace(tags=tags)
-            sums[cell] = sums.get(cell, 0) + by
-        return tuple(Effect(cell, by) for cell, by in sums.items())
+    @property
+    def counted(self) -> Mapping[int, tuple[Measure, Stored]]:
+        """The measures that this process has counted by, by their numbers."""
+        return {stored.id: (measure, stored) for measure, stored in self._counted.items()}
 
     def _is_settled(self, what: object) -> bool:
         """Whether what is seen of a row now is committed."""

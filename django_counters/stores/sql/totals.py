@@ -25,7 +25,7 @@ from django_counters.stores.sql.claims import SqlConditions
 from django_counters.stores.sql.dialects import Table
 from django_counters.stores.sql.session import Owner, Session
 from django_counters.stores.sql.tables import RecordKeys
-from django_counters.types import INT8, UNBOUNDED, Amounts, Bounds, Cell, Delta
+from django_counters.types import INT8, UNBOUNDED, Amounts, Bounds, Delta
 
 # -- Totals kept in a column: add to them, read them together with what waits for its rollup.
 
@@ -36,6 +36,7 @@ class SqlReads:
     def __init__(self, table: Table, using: str) -> None:
         self.capacity = table.capacity
         self.inserts = table.inserts
+        self.using = using
         self._session = Session(using)
         self._label = table.label
         self._quoted = table.quoted(self._session.quote)
@@ -93,10 +94,6 @@ class SqlReads:
     def add_cells(self, deltas: Sequence[Delta]) -> None:
         """Add to the cells of changes, within the transaction that makes them."""
         self._cells.add(deltas)
-
-    def used(self, parts: Sequence[tuple[Hashable, Cell]]) -> Sequence[int]:
-        """Return what each period of a counter has counted, over all tags, in one statement."""
-        return self._cells.used([(str(key), cell) for key, cell in parts])
 
     def commits_at_once(self) -> bool:
         """Whether a change is committed by its own statement."""
@@ -347,17 +344,13 @@ class SqlCorrections(SqlReads):
         if sums:
             self.correct(sums)
 
-    def counted(self, key: Hashable, measure: int) -> tuple[Amounts, list[CellPart]]:
-        """The value of a named counter, and what its periods have, of one moment.
+    def reading(self, key: Hashable) -> tuple[str, tuple[Any, ...]]:
+        """Return the statement that reads total and pending of a counter, and its parameters."""
+        return self._reads.one, self._reading(key)
 
-        ``measure``: the number of its measure.
-        """
-        return self._cells.counted(self._reads.one, self._reading(key), measure, str(key))
-
-    def take_back(self, key: Hashable, parts: Sequence[CellPart], kinds: Sequence[Kind]) -> None:
-        """Take the numbers of some kinds away, and delete the rows that come to nothing."""
-        for kind in kinds:
-            self._cells.take_back(str(key), kind, parts)
+    def take_back(self, key: Hashable, kind: Kind, parts: Sequence[CellPart]) -> None:
+        """Take the numbers of a kind away, and delete the rows that come to nothing."""
+        self._cells.take_back(str(key), kind, parts)
 
     def make(self, keys: Sequence[Any]) -> int:
         """Make totals that are missing; how many of them were."""

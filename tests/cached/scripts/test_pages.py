@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from django_counters.cached.store import CellSearch
-from django_counters.contrib.series.options import SUM
+from django_counters.contrib.series.options import SUM, period_cell, period_in
 from django_counters.contrib.uniques.options import MEMBER
 from django_counters.errors import CounterUnavailable
 from django_counters.redis.keys import PLACES, slot_of
@@ -32,7 +32,9 @@ def bench() -> Iterator[Bench]:
 
 
 def day(tags: str = "", member: int = 0) -> Cell:
-    return Cell(1, 3, START, tags, member, MEMBER if member else SUM)
+    return (
+        Cell(MEMBER, (1, 3, START, tags, member)) if member else period_cell(SUM, 1, 3, START, tags)
+    )
 
 
 def count(bench: Bench, counter: str, *cells: Cell, by: int = 1) -> None:
@@ -118,7 +120,7 @@ class TestPartsOfACounter:
             sets += page.sets
         sums: dict[str, int] = {}
         for _, cell, by in found:
-            name = "-" if cell is None else cell.tags
+            name = "-" if cell is None else period_in(cell).tags
             sums[name] = sums.get(name, 0) + by
         return sums, sets, calls
 

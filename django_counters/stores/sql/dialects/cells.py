@@ -1,34 +1,17 @@
-"""The statements that add to cells, and to other tables that a change writes beside its total."""
+"""The statements that add to cells: to rows that a change writes beside its total."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django_counters.effects import sharded_kinds
-from django_counters.measure import LETTERS, Kind
+from django_counters.measure import KEY, Kind, RowColumn
 from django_counters.stores.sql.dialects.spelling import Spelling
 
-#: The name and the type of each column, by its letter.
-COLUMNS = {
-    "m": ("measure_id", "int"),
-    "k": ("key", "text"),
-    "p": ("period", "smallint"),
-    "s": ("start", "timestamptz"),
-    "t": ("tags", "text"),
-    "w": ("member", "bigint"),
-    "n": ("shard", "smallint"),
-    "d": ("value", "bigint"),
-}
-assert "".join(COLUMNS) == LETTERS
-OLD_ROWS = "WHERE measure_id = %s AND period = %s AND start < %s LIMIT %s"
-#: Periods with a number each: rows of a parameter, which no table has.
-NUMBERED_PERIODS = Kind("numbered", "", "", "mpskd", order=0)
 
-
-def names(letters: str) -> list[str]:
+def names(columns: Iterable[RowColumn]) -> list[str]:
     """The names of columns."""
-    return [COLUMNS[letter][0] for letter in letters]
+    return [column.name for column in columns]
 
 
 def array(values: Iterable[object]) -> str:
@@ -59,65 +42,36 @@ class Cells:
 
     def __init__(self, spelling: Spelling) -> None:
         self._in = spelling
-        self._used: dict[Kind, str] = {}
 
     def given(self, kind: Kind) -> str:
         """Rows that are given as parameters: those of `arrange`."""
-        return self._in.rows(**{letter: COLUMNS[letter][1] for letter in kind.columns})
+        return self._in.rows(**{column.letter: column.type for column in kind.columns})
 
     def add(self, kind: Kind) -> str:
         """Add rows of a kind. Parameters: the rows."""
         added = self._in.added("t.value", "EXCLUDED.value")
-        source = f"SELECT {', '.join(kind.columns)} FROM {self.given(kind)} WHERE true"
+        source = f"SELECT {', '.join(kind.letters)} FROM {self.given(kind)} WHERE true"
         return insert(kind, source, added)
 
     def apart(self, kind: Kind) -> str:
         """The same to a shard that no other transaction uses, where rows have shards."""
         return self.add(kind)
 
-    def forget(self, table: str, columns: Sequence[str]) -> str:  # noqa: ARG002
-        """Delete some rows of a period. Parameters: measure, period, before when, how many.
+    def delete_some(self, table: str, columns: Sequence[RowColumn], which: str) -> str:  # noqa: ARG002
+        """Delete some rows of a table with this primary key.
 
-        Args:
-            table: the table.
-            columns: those of its primary key.
+        ``which``: the clauses that name them.
         """
-        return self._in.delete_some(table, OLD_ROWS)
-
-    def used(self, kind: Kind) -> str:
-        """What periods have counted, over tags and shards. Parameters: `NUMBERED_PERIODS`.
-
-        Rows: the number and the sum of each period that has counted something.
-        """
-        known = self._used.get(kind)
-        if known is None:
-            known = self._used[kind] = (
-                f"SELECT u.d, SUM(c.value) FROM {self.given(NUMBERED_PERIODS)} JOIN {kind.table} c "
-                "ON c.measure_id = u.m AND c.key = u.k AND c.period = u.p AND c.start = u.s "
-                "GROUP BY u.d"
-            )
-        return known
-
-    def counted(self, value: str) -> str:
-        """The value of one counter and the numbers of its periods, of one moment.
-
-        Given the statement that reads its total and what is pending. Parameters: those of it, then
-        measure and key for each kind. Rows: the number of the kind, period, start, tags, value and
-        shard; of the value -1, nothing, nothing, nothing, the total and what is pending.
-        """
-        rows = [
-            f"SELECT {number}, c.period, c.start, c.tags, c.value, c.shard FROM {kind.table} c "
-            "WHERE c.measure_id = %s AND c.key = %s"
-            for number, kind in enumerate(sharded_kinds())
-        ]
-        return " UNION ALL ".join((f"SELECT -1, NULL, NULL, NULL, v.* FROM ({value}) v", *rows))
+        return self._in.delete_some(table, which)
 
     def prune(self, kind: Kind) -> str:
-        """Delete the rows of a counter that come to nothing. Parameters: measure, key."""
-        name = kind.table
-        return self._in.delete_some(
-            name, f"WHERE {name}.measure_id = %s AND {name}.key = %s AND {name}.value = 0"
-        )
+        """Delete the rows of a counter that come to nothing.
+
+        Parameters: the columns up to the key.
+        """
+        first = kind.columns[: kind.columns.index(KEY) + 1]
+        named = " AND ".join(f"{kind.table}.{column.name} = %s" for column in first)
+        return self._in.delete_some(kind.table, f"WHERE {named} AND {kind.table}.value = 0")
 
     def drain(self, kind: Kind) -> str:
         """Delete some unlocked rows of a kind without numbers, and return them.

@@ -12,9 +12,9 @@ from uuid import UUID
 from django.db import Error
 
 from django_counters.errors import InvalidConfiguration
-from django_counters.measure import Kind
+from django_counters.measure import Kind, RowColumn
 from django_counters.stores.sql.dialects.base import Dialect
-from django_counters.stores.sql.dialects.cells import OLD_ROWS, Cells, names
+from django_counters.stores.sql.dialects.cells import Cells, names
 from django_counters.stores.sql.dialects.claims import POSITIONS, LandingStatements, Positions
 from django_counters.stores.sql.dialects.mysql.statements import (
     BY_KEY,
@@ -200,11 +200,11 @@ class MysqlCells(Cells):
 
     def add(self, kind: Kind) -> str:
         """Add rows of a kind."""
-        return self._insert(kind, ", ".join(f"u.{letter}" for letter in kind.columns))
+        return self._insert(kind, ", ".join(f"u.{letter}" for letter in kind.letters))
 
-    def forget(self, table: str, columns: Sequence[str]) -> str:
-        """Delete some rows of a period."""
-        return delete_some(table, OLD_ROWS, "1", named_by=named_by(columns))
+    def delete_some(self, table: str, columns: Sequence[RowColumn], which: str) -> str:
+        """Delete some rows of a table with this primary key."""
+        return delete_some(table, which, "1", named_by=named_by(columns))
 
     def drain(self, kind: Kind) -> str:
         """Delete some unlocked rows of a kind, and return them."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters.effects import kinds
-from django_counters.stores.sql.dialects.cells import COLUMNS, names
+from django_counters.measure import RowColumn
 from django_counters.stores.sql.dialects.claims import (
     BATCHES,
     POSITIONS,
@@ -64,10 +64,10 @@ FOUND = "SELECT 1 FROM DUAL WHERE ROW_COUNT() > 0"
 MADE = f"{FOUND} AND LAST_INSERT_ID() = 1"
 
 
-def named_by(columns: Iterable[str]) -> Mapping[str, str]:
-    """Return columns of what belongs to a period, with their types here."""
-    types, of = {"text": _KEY, "timestamptz": _MOMENT}, dict(COLUMNS.values())
-    return {name: types.get(of[name], _NUMBER) for name in columns}
+def named_by(columns: Iterable[RowColumn]) -> Mapping[str, str]:
+    """Return the names of columns, with their types here."""
+    types = {"text": _KEY, "timestamptz": _MOMENT}
+    return {column.name: types.get(column.type, _NUMBER) for column in columns}
 
 
 # The primary keys of tables of which some rows are deleted, beside those of kinds.
@@ -80,7 +80,7 @@ _NAMED_BY: Mapping[str, Mapping[str, str]] = {
 
 
 def _of_kind(table: str) -> Mapping[str, str]:
-    return next(named_by(names(kind.keys)) for kind in kinds() if kind.table == table)
+    return next(named_by(kind.keys) for kind in kinds() if kind.table == table)
 
 
 def delete_some(

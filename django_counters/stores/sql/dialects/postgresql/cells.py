@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django_counters.measure import Kind
-from django_counters.stores.sql.dialects.cells import COLUMNS, Cells, array, insert
+from django_counters.stores.sql.dialects.cells import Cells, array, insert
 
 # The code of an error of the function of a guard. Its detail has numbers.
 GUARD_REFUSED = "QC001"
@@ -25,7 +25,7 @@ class PostgresCells(Cells):
     def apart(self, kind: Kind) -> str:
         """Add to cells of a shard that no other transaction uses."""
         shard = {"n": "(SELECT django_counters_cell_shard())"}
-        columns = ", ".join(shard.get(letter, letter) for letter in kind.columns)
+        columns = ", ".join(shard.get(letter, letter) for letter in kind.letters)
         return insert(kind, f"SELECT {columns} FROM {self.given(kind)}")
 
     def beside(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
@@ -37,7 +37,7 @@ class PostgresCells(Cells):
         counted = " AND ".join(f"c.{column} IS NOT NULL" for column in told) + same
         parts = [f"django_counters_change ({', '.join(columns)}) AS MATERIALIZED ({change})"]
         for number, kind in enumerate(kinds):
-            values = ", ".join(shard.get(letter, f"u.{letter}") for letter in kind.columns)
+            values = ", ".join(shard.get(letter, f"u.{letter}") for letter in kind.letters)
             source = f"SELECT {values} FROM django_counters_change c, {self.given(kind)}"
             first = self._after(kind, number) if number else ""
             added = insert(kind, f"{source} WHERE {counted}{first}")
@@ -47,8 +47,8 @@ class PostgresCells(Cells):
     def _after(self, kind: Kind, number: int) -> str:
         """In one order, and after the kind before: to count its rows has the database add these."""
         order = (
-            f"u.{letter}" + (' COLLATE "C"' if COLUMNS[letter][1] == "text" else "")
-            for letter in kind.keys
+            f"u.{column.letter}" + (' COLLATE "C"' if column.type == "text" else "")
+            for column in kind.keys
         )
         before = f"(SELECT COUNT(*) FROM django_counters_effects_{number - 1}) >= 0"
         return f" AND {before} ORDER BY {', '.join(order)}"
@@ -65,7 +65,7 @@ class PostgresCells(Cells):
         shard = "c.n" if "n" in columns else "0"
         call = "{}"
         for kind in kinds:
-            given = ", %s" * len(set(kind.columns) - {"n"})
+            given = ", %s" * len(set(kind.letters) - {"n"})
             call = f"{function_of(kind)}({call}, {shard}{given})"
         call = last.format(call)
         if change.startswith("SELECT django_counters_add("):
@@ -77,7 +77,7 @@ class PostgresCells(Cells):
 
     def arrange(self, kind: Kind, rows: Sequence[Sequence[Any]]) -> tuple[str, ...]:
         """Arrays as texts: the driver takes longer for each value of a list."""
-        types = (COLUMNS[letter][1] for letter in kind.columns)
+        types = (column.type for column in kind.columns)
         return tuple(
             _texts(column) if of == "text" else array(column)
             for of, column in zip(types, zip(*rows, strict=True), strict=True)
@@ -87,14 +87,14 @@ class PostgresCells(Cells):
         """The parameters of the functions of rows of one counter, by kind, or None."""
         params: list[Any] = []
         for kind, of_kind in rows.items():
-            if not kind.adds:
+            if not kind.called:
                 return None
-            columns = dict(zip(kind.columns, zip(*of_kind, strict=True), strict=True))
-            periods, starts = array(columns.pop("p")), array(columns.pop("s"))
+            columns = dict(zip(kind.letters, zip(*of_kind, strict=True), strict=True))
+            varied = [array(columns.pop(letter)) for letter in kind.varied]
             columns.pop("n", None)
             if len(of_kind) > 1 and any(len(set(column)) > 1 for column in columns.values()):
                 return None
-            params += (*(column[0] for column in columns.values()), periods, starts)
+            params += (*(column[0] for column in columns.values()), *varied)
         return tuple(params)
 
 

@@ -13,8 +13,8 @@ from django.utils.module_loading import import_string
 
 from django_counters.errors import InvalidConfiguration
 from django_counters.features import features
-from django_counters.measure import Kind
-from django_counters.stores.sql.dialects.cells import COLUMNS, insert
+from django_counters.measure import SHARD, Kind
+from django_counters.stores.sql.dialects.cells import insert
 from django_counters.stores.sql.dialects.postgresql.cells import function_of
 from django_counters.stores.sql.dialects.spelling import COUNTER, DELTAS, HORIZON, SHARDS, SLOTS
 
@@ -425,18 +425,20 @@ def _adding(kind: Kind) -> str:
     NULL for the value, or for the row that was taken, is nothing counted. Nearly always a row is
     there, and an UPDATE writes less into the log than an INSERT that meets a conflict.
     """
-    given = {letter: letter for letter in kind.columns} | {"p": "ps[i]", "s": "ss[i]"}
-    alike = "".join(f", {one} {COLUMNS[one][1]}" for one in kind.columns if one not in "nps")
-    same = " AND ".join(f"c.{COLUMNS[letter][0]} = {given[letter]}" for letter in kind.keys)
+    given = {one: one for one in kind.letters} | {one: f"{one}s[i]" for one in kind.varied}
+    types = {one.letter: one.type for one in kind.columns if one != SHARD}
+    alike = "".join(f", {one} {of}" for one, of in types.items() if one not in kind.varied)
+    varied = "".join(f", {one}s {types[one]}[]" for one in kind.varied)
+    same = " AND ".join(f"c.{one.name} = {given[one.letter]}" for one in kind.keys)
     return f"""
 CREATE OR REPLACE FUNCTION {function_of(kind)}(
-  v anyelement, n int{alike}, ps smallint[], ss timestamptz[])
+  v anyelement, n int{alike}{varied})
 RETURNS anyelement {INDEXED} AS $body$
 BEGIN
   IF v IS NULL OR n IS NULL THEN
     RETURN v;
   END IF;
-  FOR i IN 1 .. array_length(ps, 1) LOOP
+  FOR i IN 1 .. array_length({kind.varied[0]}s, 1) LOOP
     UPDATE {kind.table} AS c SET value = c.value + d WHERE {same};
     IF NOT FOUND THEN
       {insert(kind, f"VALUES ({', '.join(given.values())})")};
@@ -497,7 +499,7 @@ def _wanted() -> dict[str, _Wanted]:
     first = (_TAIL, _TAILS, *ledger)
     owned = [(_CORE, text) for text in (*first, *_FUNCTIONS)]
     for one in features():
-        texts = (*map(_adding, (k for k in one.kinds if k.adds)), *one.functions("postgresql"))
+        texts = (*map(_adding, (k for k in one.kinds if k.called)), *one.functions("postgresql"))
         owned += [(type(one).__module__, text) for text in texts]
     wanted: dict[str, _Wanted] = {}
     for owner, text in owned:
