@@ -14,22 +14,13 @@ from typing import NamedTuple, TypeVar
 
 from django.apps import apps
 from django.contrib.contenttypes.models import ContentType
-from django.db import DEFAULT_DB_ALIAS, connections, models, router, transaction
-from django.db.migrations import (
-    AddField,
-    AlterField,
-    CreateModel,
-    RemoveField,
-    RenameField,
-    RenameModel,
-    SeparateDatabaseAndState,
-)
+from django.db import DEFAULT_DB_ALIAS, connections, migrations, models, router, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.models.functions import Left
 from django.utils.module_loading import import_string
 
-from django_counters import clock
+from django_counters import clock, tables
 from django_counters.errors import CounterOverflow
 from django_counters.event import actor_of
 from django_counters.features import Drift, Feature, features, installed
@@ -43,14 +34,6 @@ from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.folding import Folded, SqlFolding
 from django_counters.stores.sql.incidents import record
 from django_counters.stores.sql.tables import NAMED, slots
-from django_counters.tables import (
-    CounterBatch,
-    CounterHorizon,
-    CounterIncident,
-    CounterMeasure,
-    CounterPosition,
-    CounterToken,
-)
 from django_counters.tables.schema import COUNTERS, SLOTS, CounterColumns
 from django_counters.tables.total import TotalField
 from django_counters.write.pages import SOURCE
@@ -155,22 +138,24 @@ def removed_fields() -> set[tuple[str, str, str]]:
     for app, step in _operations():
         for model, name in _counters_of(step):
             counters.add((app, _now(app, model), name))
-        if isinstance(step, RenameField):
+        if isinstance(step, migrations.RenameField):
             model = _now(app, step.model_name_lower)
             if (app, model, step.old_name) in counters:
                 counters.add((app, model, step.new_name))
-        elif isinstance(step, RemoveField):
+        elif isinstance(step, migrations.RemoveField):
             removed.add((app, _now(app, step.model_name_lower), step.name))
     return counters & removed
 
 
 def _counters_of(step: Operation) -> Iterator[tuple[str, str]]:
     """The counter fields that a migration makes, with their models."""
-    if isinstance(step, CreateModel):
+    if isinstance(step, migrations.CreateModel):
         for name, field in step.fields:
             if isinstance(field, TotalField):
                 yield step.name_lower, name
-    elif isinstance(step, AddField | AlterField) and isinstance(step.field, TotalField):
+    elif isinstance(step, migrations.AddField | migrations.AlterField) and isinstance(
+        step.field, TotalField
+    ):
         yield step.model_name_lower, step.name
 
 
@@ -188,7 +173,7 @@ def _operations() -> Sequence[tuple[str, Operation]]:
 
 
 def _steps(operation: Operation) -> Iterator[Operation]:
-    if isinstance(operation, SeparateDatabaseAndState):
+    if isinstance(operation, migrations.SeparateDatabaseAndState):
         for one in operation.state_operations:
             yield from _steps(one)
     else:
@@ -201,9 +186,9 @@ def _renames() -> Sequence[_Rename]:
 
 
 def _of(app: str, step: Operation) -> Iterator[_Rename]:
-    if isinstance(step, RenameModel):
+    if isinstance(step, migrations.RenameModel):
         yield _Rename(app, "", step.old_name_lower, step.new_name_lower)
-    elif isinstance(step, RenameField):
+    elif isinstance(step, migrations.RenameField):
         yield _Rename(app, step.model_name_lower, step.old_name, step.new_name)
 
 
@@ -245,8 +230,10 @@ def renamed(using: str) -> Iterator[Foldable]:
 
 def _undeclared(using: str) -> Iterator[tuple[type[models.Model], str]]:
     declared = {(field.model, field.name) for field in columns(using)}
-    for kind, name in _kinds(using):
-        model = kind.model_class()
+    kinds = ContentType.objects.db_manager(using)
+    found = SLOTS.rows(using).filter(slot__gte=0).values_list("record_type", "name")
+    for kind, name in found.distinct().order_by():
+        model = kinds.get_for_id(kind).model_class()
         if model is not None and (model, name) not in declared:
             yield model, name
 
@@ -291,13 +278,6 @@ def caches(using: str) -> dict[str, list[str]]:
         if recipe.can.outside:
             found.setdefault(recipe.cache, []).append(f"{column.model._meta.label}.{column.name}")
     return dict(sorted(found.items()))
-
-
-def _kinds(using: str) -> list[tuple[ContentType, str]]:
-    waiting = SLOTS.rows(using).filter(slot__gte=0)
-    found = waiting.values_list("record_type", "name")
-    kinds = ContentType.objects.db_manager(using)
-    return [(kinds.get_for_id(kind), name) for kind, name in found.distinct().order_by()]
 
 
 class Stranger(NamedTuple):
@@ -359,7 +339,7 @@ def make_measures(using: str) -> None:
     """
     measures = registry.measures(using)
     declared = list(declared_measures(using))
-    rows = CounterMeasure._base_manager.using(using)
+    rows = tables.CounterMeasure._base_manager.using(using)
     known = set(rows.values_list("name", flat=True))
     for name in known - {measure.name for measure in declared}:
         if name.count(".") < 2:
@@ -492,12 +472,12 @@ def rollup(
 
 def _store_end(using: str) -> None:
     """Store when a rollup ended, unless another one stores it now: nobody waits for the row."""
-    rows, now = CounterHorizon._base_manager.using(using), clock.now()
+    rows, now = tables.CounterHorizon._base_manager.using(using), clock.now()
     with transaction.atomic(using):
         if rows.select_for_update(skip_locked=True).first():
             rows.update(rolled_up_at=now)
         elif not rows.exists():
-            rows.bulk_create([CounterHorizon(rolled_up_at=now, pk=1)], ignore_conflicts=True)
+            rows.bulk_create([tables.CounterHorizon(rolled_up_at=now, pk=1)], ignore_conflicts=True)
 
 
 def fold_renamed(using: str) -> None:
@@ -554,9 +534,8 @@ def prune_all(using: str = DEFAULT_DB_ALIAS) -> tuple[dict[str, int], dict[str, 
 
 def prune(using: str = DEFAULT_DB_ALIAS) -> int:
     """Forget tokens that are out of their window; how many those were. In small batches."""
-    if not router.allow_migrate_model(using, CounterToken):
-        return 0
-    return registry.tokens(using).prune()
+    is_here = router.allow_migrate_model(using, tables.CounterToken)
+    return registry.tokens(using).prune() if is_here else 0
 
 
 def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
@@ -565,9 +544,8 @@ def prune_landed(using: str = DEFAULT_DB_ALIAS) -> int:
     One that is forgotten cannot land again: a flush refuses what is older than 28 days. The clock
     is that of the database.
     """
-    if not router.allow_migrate_model(using, CounterBatch):
-        return 0
-    return registry.kept(SqlBatches, using).prune()
+    is_here = router.allow_migrate_model(using, tables.CounterBatch)
+    return registry.kept(SqlBatches, using).prune() if is_here else 0
 
 
 def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
@@ -576,7 +554,7 @@ def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
     None of them continues: after a day without a page, a new history begins. Published pages are
     refused when they are older than 28 days. The times are the database's.
     """
-    if not router.allow_migrate_model(using, CounterPosition):
+    if not router.allow_migrate_model(using, tables.CounterPosition):
         return 0
     before = registry.kept(SqlBatches, using).now() - REMEMBERED
     return registry.positions(using).prune(SOURCE, before)
@@ -584,9 +562,9 @@ def prune_histories(using: str = DEFAULT_DB_ALIAS) -> int:
 
 def prune_incidents(using: str = DEFAULT_DB_ALIAS) -> int:
     """Forget incidents that were found a year ago; how many those were. In small batches."""
-    if not router.allow_migrate_model(using, CounterIncident):
+    if not router.allow_migrate_model(using, tables.CounterIncident):
         return 0
-    rows = CounterIncident._base_manager.using(using)
+    rows = tables.CounterIncident._base_manager.using(using)
     old, number = rows.filter(found_at__lt=clock.now() - INCIDENTS_KEPT), 0
     while batch := list(old.values_list("pk", flat=True)[:_BATCH]):
         number += rows.filter(pk__in=batch).delete()[0]
@@ -649,5 +627,5 @@ def verify(
             report.drifts += (drift for drift in drifts if drift.key.startswith(prefix))
     for drift in report.drifts:
         detail = {"expected": drift.expected, "actual": drift.actual}
-        record(CounterIncident.Kind.DRIFT, drift.key, detail, using)
+        record(tables.CounterIncident.Kind.DRIFT, drift.key, detail, using)
     return report

@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.db import Error
 
-from django_counters.cached.store import NO_TOTALS, CachedState, CachedStore, LandedStore, Lease
+from django_counters.cached.store import NO_TOTALS, CachedParts, CachedState, Lease
 from django_counters.errors import CounterError, CounterUnavailable, RecordMissing
-from django_counters.types import Reading
+from django_counters.stores.sql.outbox import SqlLanded
+
+if TYPE_CHECKING:
+    from django_counters.cached.pending import RedisPending
 
 # Steps that synchronous and async code take.
 
@@ -80,20 +82,6 @@ def _ataken(step: Any, send: Callable[[Any], Awaitable[Any]]) -> Awaitable[Any]:
 PAUSES = (0.005, 0.01, 0.02, 0.04, *(0.08,) * 12)
 
 
-class CachedParts(NamedTuple):
-    """The parts of one value, and how long ago its total was asked for, in milliseconds."""
-
-    total: int
-    pending: int
-    age: int = 0
-    exists: bool = True
-
-    def reading(self, as_of: datetime, consistency: str) -> Reading:
-        """What there was at a moment: the total is as old as what Redis knows of it."""
-        moment = as_of - timedelta(milliseconds=self.age)
-        return Reading(self.total + self.pending, self.total, self.pending, moment, consistency)
-
-
 _NOTHING = CachedParts(0, 0, 0, exists=False)
 # What Redis calls counters, and their keys.
 Names = Mapping[str, Hashable]
@@ -107,7 +95,7 @@ class Asking:
     a total that is still young enough for them.
     """
 
-    def __init__(self, pending: CachedStore, landed: LandedStore) -> None:
+    def __init__(self, pending: RedisPending, landed: SqlLanded) -> None:
         self._pending = pending
         self._landed = landed
 

@@ -185,7 +185,10 @@ class Generations:
             judgement = judge(before, cuts, self._batches)
             parts = list(_groups([one for cut in cuts for one in cut.sealed], largest)) or [[]]
             with _handover(self._pending, parts) as handed:
-                for at, slots in enumerate(_ends(parts, len(cuts))):
+                # Not before all of a slot has landed is it judged.
+                last = {one.slot: at for at, part in enumerate(parts) for one in part}
+                for at in range(len(parts)):
+                    slots = {slot for slot in range(len(cuts)) if last.get(slot, 0) == at}
                     yield from self._land(handed, at, judgement, slots)
             if not any(cut.fields for cut in cuts):
                 return
@@ -233,12 +236,6 @@ class Generations:
             if one.generation not in landed:
                 lost.setdefault(one.slot, []).append(one.generation)
         return lost
-
-
-def _ends(parts: Sequence[Sequence[SealedGeneration]], slots: int) -> list[set[int]]:
-    """The slots that are done with each part: not before all of a slot has landed is it judged."""
-    last = {one.slot: at for at, part in enumerate(parts) for one in part}
-    return [{s for s in range(slots) if last.get(s, 0) == at} for at in range(len(parts))]
 
 
 class Handover:
@@ -353,10 +350,7 @@ class Judgement:
             if slot in slots or slot in vanished
         }
         return Judgement(
-            lost,
-            _only(slots, self.births),
-            _only(slots, self.histories),
-            _only(slots, self.seen),
+            lost, _only(slots, self.births), _only(slots, self.histories), _only(slots, self.seen)
         )
 
 

@@ -134,7 +134,12 @@ def weaknesses(pending: RedisPending) -> Iterator[tuple[str, str]]:
 def findings(redis: Redis) -> Iterator[Finding]:
     """The amount that waits in one Redis, and its problems."""
     if redis.source.pending is None:
-        yield _lost(redis.source)
+        source = redis.source
+        gone = _("it was counted in, and cannot be found to flush it: %(problem)s")
+        if source.is_declared:
+            yield says_more(source.name, "cached", source.problem, "manage.py check")
+        else:
+            yield wrong(source.name, "cached", gone, problem=source.problem)
     elif redis.generations is None:
         mute = _("it cannot be asked: %(reason)s")
         yield wrong(redis.name, "cached", mute, reason=redis.problem)
@@ -149,13 +154,6 @@ def findings(redis: Redis) -> Iterator[Finding]:
     for code, message in redis.weak:
         if f"counters.{code}" not in settings.SILENCED_SYSTEM_CHECKS:
             yield says_more(redis.name, "cached", message, "manage.py check --deploy")
-
-
-def _lost(source: RedisSource) -> Finding:
-    if source.is_declared:
-        return says_more(source.name, "cached", source.problem, "manage.py check")
-    gone = _("it was counted in, and cannot be found to flush it: %(problem)s")
-    return wrong(source.name, "cached", gone, problem=source.problem)
 
 
 def _waiting(redis: Redis, generations: int) -> Finding:

@@ -6,37 +6,18 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from django.db import Error
 from django.utils.asyncio import async_unsafe
 from django.utils.module_loading import import_string
 
-from django_counters import clock
-from django_counters.cached.asking import PAUSES, Asking, CachedParts, Pause, Steps, arun, run
+from django_counters import clock, errors
+from django_counters.cached import store
+from django_counters.cached.asking import PAUSES, Asking, Pause, Steps, arun, run
 from django_counters.cached.sources import pending_of
-from django_counters.cached.store import (
-    LARGEST_SUM,
-    NO_TOTALS,
-    Added,
-    CachedState,
-    CachedStore,
-    CellSearch,
-    LandedStore,
-    Lease,
-)
 from django_counters.effects import projector
-from django_counters.errors import (
-    Contention,
-    CounterError,
-    CounterOverflow,
-    CounterUnavailable,
-    OutcomeUnknown,
-    RecordMissing,
-    UnsupportedBounds,
-    UnsupportedConsistency,
-)
 from django_counters.options import Option, choice, seconds
 from django_counters.redis.addresses import TIMEOUT
 from django_counters.stores.base import PendingField, PendingParts
@@ -63,6 +44,9 @@ from django_counters.types import (
     sums_of,
 )
 
+if TYPE_CHECKING:
+    from django_counters.cached.pending import RedisPending
+
 # How old a known total may be, in milliseconds: a change in another way is missed for no longer.
 _AGE = int(MAX_AGE * 1000)
 
@@ -74,7 +58,7 @@ class Raising:
     asked for it, and Redis takes it if nothing was flushed meanwhile.
     """
 
-    def __init__(self, pending: CachedStore, landed: LandedStore, asking: Asking) -> None:
+    def __init__(self, pending: RedisPending, landed: SqlLanded, asking: Asking) -> None:
         self._pending = pending
         self._landed = landed
         self._asking = asking
@@ -88,11 +72,11 @@ class Raising:
         """
         label = self._landed.label(peak.key)
         if peak.bounds.ceiling is not None:
-            raise UnsupportedBounds(key=label, strategy=strategy)
+            raise errors.UnsupportedBounds(key=label, strategy=strategy)
         low, high = self._landed.capacity
-        low, high = max(low, -LARGEST_SUM), min(high, LARGEST_SUM)
+        low, high = max(low, -store.LARGEST_SUM), min(high, store.LARGEST_SUM)
         if not low <= peak.number <= high:
-            raise CounterOverflow(key=label, low=low, high=high)
+            raise errors.CounterOverflow(key=label, low=low, high=high)
 
     def raised(self, counter: str, key: Hashable, number: int) -> Steps[Raised]:
         """Raise one counter, if its value is smaller.
@@ -101,9 +85,11 @@ class Raising:
             Contention: something was flushed each time that its total was asked for.
             RecordMissing: its record is gone.
         """
-        told: tuple[Lease, int] | None = None
+        told: tuple[store.Lease, int] | None = None
         for pause in PAUSES:
-            found: Raised | CachedState = yield self._pending.maximum(counter, number, _AGE, told)
+            found: Raised | store.CachedState = yield self._pending.maximum(
+                counter, number, _AGE, told
+            )
             if isinstance(found, Raised):
                 return found
             told = None
@@ -112,7 +98,7 @@ class Raising:
                 yield Pause(pause)
             else:
                 told = yield from self._asking.base(counter, key, found)
-        raise Contention(key=self._landed.label(key), attempts=len(PAUSES))
+        raise errors.Contention(key=self._landed.label(key), attempts=len(PAUSES))
 
 
 # Where increments go while Redis cannot be reached.
@@ -155,8 +141,8 @@ class Cached(Outside):
 
     def __init__(
         self,
-        pending: CachedStore,
-        landed: LandedStore,
+        pending: RedisPending,
+        landed: SqlLanded,
         spill: Strategy | None,
         unsent: Unsent,
         label: str = "",
@@ -167,7 +153,7 @@ class Cached(Outside):
         self._spill = spill
         self._unsent = unsent
         self._label = label
-        self._age = RETURNED_AGE if returns == VALUE else NO_TOTALS
+        self._age = RETURNED_AGE if returns == VALUE else store.NO_TOTALS
         # Whether the total was known at the last change, of whichever counter: the next one's
         # nearly always is then. Only the time of a call depends on it.
         self._shortens = False
@@ -214,7 +200,7 @@ class Cached(Outside):
         """The caller has committed, and gets no error."""
         try:
             return self._raise(peak)
-        except (CounterError, Error) as error:
+        except (errors.CounterError, Error) as error:
             self._unsent({self._landed.label(peak.key): peak.number}, error, "maxima")
             raise
 
@@ -257,8 +243,8 @@ class Cached(Outside):
     def waits(self, keys: Iterable[Hashable]) -> Mapping[Hashable, Sequence[tuple[str, int]]]:
         """The amount that waits in Redis for counters, in each generation; one round trip."""
         counters = self._counters(keys)
-        found: Mapping[str, CachedState] = self._pending.send(
-            self._pending.look(counters, NO_TOTALS)
+        found: Mapping[str, store.CachedState] = self._pending.send(
+            self._pending.look(counters, store.NO_TOTALS)
         )
         return {counters[counter]: seen.waits for counter, seen in found.items()}
 
@@ -311,7 +297,7 @@ class Cached(Outside):
         for start in range(0, len(keys), _PAGE):
             page = self._counters(keys[start : start + _PAGE])
             for search in self._pending.send(self._pending.discard(page)):
-                left: CellSearch | None = search if cells else None
+                left: store.CellSearch | None = search if cells else None
                 while left:
                     left = self._pending.send(self._pending.discard_cells(left))
 
@@ -322,7 +308,9 @@ class Cached(Outside):
     def _check(self, batch: Batch) -> None:
         for delta in batch.deltas:
             if delta.is_bounded:
-                raise UnsupportedBounds(key=self._landed.label(delta.key), strategy=self.name)
+                raise errors.UnsupportedBounds(
+                    key=self._landed.label(delta.key), strategy=self.name
+                )
 
     def _postponed(self, batch: Batch) -> NewValues:
         sums = {(delta.key, cell): by for delta in batch.deltas for cell, by in sums_of(delta)}
@@ -343,8 +331,8 @@ class Cached(Outside):
         for start in range(0, len(deltas), AT_ONCE):
             page = deltas[start : start + AT_ONCE]
             try:
-                run(self._count(Batch(page, token), NO_TOTALS), self._pending.send)
-            except (CounterError, Error) as error:
+                run(self._count(Batch(page, token), store.NO_TOTALS), self._pending.send)
+            except (errors.CounterError, Error) as error:
                 # The caller has committed, and gets no error.
                 amounts = {self._landed.label(delta.key): delta.by for delta in page}
                 self._unsent(amounts, error, "amounts")
@@ -360,8 +348,8 @@ class Cached(Outside):
             alone = yield from self._counted_alone(keys, age)
             if alone is not None:
                 return alone
-            added: Added = yield self._pending.add(keys, age)
-        except CounterUnavailable as error:
+            added: store.Added = yield self._pending.add(keys, age)
+        except errors.CounterUnavailable as error:
             return (yield from self._spilled(batch.deltas, error))
         # Nearly always all totals are known, and the database is not asked.
         known = {
@@ -378,11 +366,11 @@ class Cached(Outside):
             refused = [delta for counter, delta in keys.items() if counter in added.refused]
             try:
                 values.update((yield from self._spilled(refused, rest)))
-            except (CounterError, Error) as error:
+            except (errors.CounterError, Error) as error:
                 if not values:
                     raise
                 # Some are counted, in another part of the cluster.
-                raise OutcomeUnknown(using=self._pending.shown) from error
+                raise errors.OutcomeUnknown(using=self._pending.shown) from error
         return values
 
     def _counted_alone(self, keys: Mapping[str, Delta], age: int) -> Steps[NewValues | None]:
@@ -390,25 +378,25 @@ class Cached(Outside):
 
         It can't ask for a total, and a try in vain takes a round trip.
         """
-        if len(keys) != 1 or not (self._shortens or age == NO_TOTALS):
+        if len(keys) != 1 or not (self._shortens or age == store.NO_TOTALS):
             return None
         ((counter, delta),) = keys.items()
-        if delta.effects or abs(delta.by) > LARGEST_SUM:
+        if delta.effects or abs(delta.by) > store.LARGEST_SUM:
             return None
-        found: CachedState | None = yield self._pending.add_only(counter, delta.by, age)
+        found: store.CachedState | None = yield self._pending.add_only(counter, delta.by, age)
         if found is None:
             return None
         if found.total is None:
             return self._unknown((delta,), Unknown.UNASKED)
         return {delta.key: found.total + found.pending}
 
-    def _refused(self, added: Added) -> CounterUnavailable | None:
+    def _refused(self, added: store.Added) -> errors.CounterUnavailable | None:
         """Why some could not be added, where others can be counted elsewhere."""
         away = None
         for error in added.refused.values():
-            if not isinstance(error, CounterUnavailable):
+            if not isinstance(error, errors.CounterUnavailable):
                 # An error other than this says that nothing was counted.
-                raise OutcomeUnknown(using=self._pending.shown) if added.found else error
+                raise errors.OutcomeUnknown(using=self._pending.shown) if added.found else error
             away = away or error
         return away
 
@@ -416,25 +404,27 @@ class Cached(Outside):
         counter, window = counter_of(self._label, delta.key), (TOKEN_WINDOW, AHEAD)
         try:
             found, used = yield self._pending.add_once(counter, delta, token.hex, age, window)
-        except (CounterUnavailable, OutcomeUnknown) as error:
+        except (errors.CounterUnavailable, errors.OutcomeUnknown) as error:
             return (yield from self._spilled_once(delta, token, error))
         values = yield from self._new_values({counter: found}, {counter: delta}, age)
         value = values[delta.key]
         if isinstance(value, Unknown):
             return {delta.key: Unknown(str(delta.key), value.reason, replayed=used)}
         if found.total is None:
-            with suppress(CounterUnavailable):
+            with suppress(errors.CounterUnavailable):
                 yield self._pending.settle(counter, token.hex, value)
         return {delta.key: result_of(value, replayed=used)}
 
-    def _spilled_once(self, delta: Delta, token: UUID, error: CounterError) -> Steps[NewValues]:
+    def _spilled_once(
+        self, delta: Delta, token: UUID, error: errors.CounterError
+    ) -> Steps[NewValues]:
         """Count elsewhere: with the same token it counts once, even if the request arrived."""
         if self._spill is None or not self._spill.keeps_tokens:
             raise error
         try:
             spilled: Any = yield partial(self._spill_now, (delta,), token)
-        except (CounterError, Error, Claimed) as refused:
-            if isinstance(error, CounterUnavailable):
+        except (errors.CounterError, Error, Claimed) as refused:
+            if isinstance(error, errors.CounterUnavailable):
                 raise
             # It tells of the ledger, and not whether Redis has counted.
             raise error from refused
@@ -448,7 +438,9 @@ class Cached(Outside):
         admitted = made.admitted(deltas, using) if made else deltas
         return self._spill.apply(Batch(tuple(admitted), token))
 
-    def _spilled(self, deltas: Sequence[Delta], error: CounterUnavailable) -> Steps[NewValues]:
+    def _spilled(
+        self, deltas: Sequence[Delta], error: errors.CounterUnavailable
+    ) -> Steps[NewValues]:
         """Count elsewhere what is known not to be counted."""
         if self._spill is None:
             raise error
@@ -456,14 +448,14 @@ class Cached(Outside):
         return self._unknown(deltas, Unknown.SPILLED)
 
     def _new_values(
-        self, found: Mapping[str, CachedState], keys: Mapping[str, Delta], age: int
+        self, found: Mapping[str, store.CachedState], keys: Mapping[str, Delta], age: int
     ) -> Steps[NewValues]:
         """The values after a change. Counted increments stay counted, whether or not they are."""
-        if age == NO_TOTALS:
+        if age == store.NO_TOTALS:
             return self._unknown([keys[counter] for counter in found], Unknown.UNASKED)
         try:
             seen = yield from self._asking.parts(found, {c: d.key for c, d in keys.items()})
-        except (CounterError, Error):
+        except (errors.CounterError, Error):
             return self._unknown([keys[counter] for counter in found], Unknown.DATABASE)
         return {key: parts.total + parts.pending for key, parts in seen.items()}
 
@@ -472,20 +464,20 @@ class Cached(Outside):
 
     def _read(self, key: Hashable, consistency: str, max_age: float) -> Steps[Reading]:
         if consistency not in self.consistencies:
-            raise UnsupportedConsistency(
+            raise errors.UnsupportedConsistency(
                 strategy=self.name, consistency=consistency, offered=", ".join(self.consistencies)
             )
         as_of = clock.now()
         try:
             age = None if consistency == "exact" else max_age
             seen = yield from self._asking.ask({counter_of(self._label, key): key}, age)
-        except CounterUnavailable:
+        except errors.CounterUnavailable:
             if consistency == "exact":
                 raise
             seen, consistency = (yield from self._asking.landed_only([key])), "landed"
         (parts,) = seen.values()
         if not parts.exists and not self._landed.inserts:
-            raise RecordMissing(key=self._landed.label(key))
+            raise errors.RecordMissing(key=self._landed.label(key))
         return parts.reading(as_of, consistency)
 
     def _readings(
@@ -494,7 +486,7 @@ class Cached(Outside):
         as_of, consistency = clock.now(), "cached"
         try:
             seen = yield from self._asking.ask(self._counters(keys), max_age)
-        except CounterUnavailable:
+        except errors.CounterUnavailable:
             seen, consistency = (yield from self._asking.landed_only(keys)), "landed"
         return {
             key: parts.reading(as_of, consistency)
@@ -504,12 +496,12 @@ class Cached(Outside):
 
     def _values(self, keys: Sequence[Hashable], max_age: float | None) -> Steps[Any]:
         """The parts of many values, page by page."""
-        seen: dict[Hashable, CachedParts] = {}
+        seen: dict[Hashable, store.CachedParts] = {}
         for start in range(0, len(keys), _PAGE):
             page = keys[start : start + _PAGE]
             try:
                 seen.update((yield from self._asking.ask(self._counters(page), max_age)))
-            except CounterUnavailable:
+            except errors.CounterUnavailable:
                 if max_age is None:
                     raise
                 seen.update((yield from self._asking.landed_only(page)))

@@ -10,15 +10,7 @@ from uuid import UUID
 
 from django.db import Error
 
-from django_counters import clock
-from django_counters.errors import (
-    CounterOverflow,
-    LedgerFenced,
-    PartitionMissing,
-    RetryTransaction,
-    TokenConflict,
-    TokenExpired,
-)
+from django_counters import clock, errors
 from django_counters.ledger.sql import AppendedEntry, Appends, LedgerStatements, Outcome, statements
 from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.session import aware
@@ -69,7 +61,8 @@ class SqlDeltas(SqlReads):
             ((outcome, what, replayed),) = self._session.run(
                 self._appends.many_once, self._appends.arrange(given)
             )
-            token = UUID(what) if what and outcome in _ABOUT_TOKENS else None
+            is_about_token = what and outcome in (Outcome.CONFLICT, Outcome.EXPIRED)
+            token = UUID(what) if is_about_token else None
             if self._check(outcome, what, token) is Outcome.CLAIMED:
                 return None
         return int(replayed)
@@ -134,14 +127,14 @@ class SqlDeltas(SqlReads):
     def _check(self, outcome: int, key: str, token: UUID | None) -> Outcome:
         """Raise the error of an outcome, if it is one."""
         if outcome == Outcome.FENCED:
-            raise LedgerFenced(using=self._session.using, reason=RESTORED)
+            raise errors.LedgerFenced(using=self._session.using, reason=RESTORED)
         if outcome == Outcome.OVERFLOW:
             low, high = INT8
-            raise CounterOverflow(key=key, low=low, high=high)
+            raise errors.CounterOverflow(key=key, low=low, high=high)
         if outcome == Outcome.CONFLICT:
-            raise TokenConflict(token=str(token))
+            raise errors.TokenConflict(token=str(token))
         if outcome == Outcome.EXPIRED and token is not None:
-            raise TokenExpired(token=str(token), created_at=moment_of(token))
+            raise errors.TokenExpired(token=str(token), created_at=moment_of(token))
         return Outcome(outcome)
 
     @contextmanager
@@ -152,17 +145,14 @@ class SqlDeltas(SqlReads):
         except Error as error:
             dialect = self._session.dialect
             if dialect.unserializable(error):
-                raise RetryTransaction(what="the entry") from error
+                raise errors.RetryTransaction(what="the entry") from error
             refused_by = dialect.refused_by(error)
             moment = moment_of(token) if token else clock.utc()
             if refused_by == "":
-                raise PartitionMissing(created_at=moment) from error
+                raise errors.PartitionMissing(created_at=moment) from error
             if refused_by == "django_counters_sealed" and token is not None:
-                raise TokenExpired(token=str(token), created_at=moment_of(token)) from error
+                raise errors.TokenExpired(token=str(token), created_at=moment_of(token)) from error
             raise
-
-
-_ABOUT_TOKENS = (Outcome.CONFLICT, Outcome.EXPIRED)
 
 
 def _lines(entries: Sequence[tuple[str, int]], moment: datetime) -> Iterator[bytes]:
@@ -222,16 +212,13 @@ class PlainDeltas(SqlDeltas):
             if run(sql.claimed, (keys([e.digest.hex().upper() for e in given]),), writes=False):
                 return None
             self._refuse_overflow([(entry.key, entry.delta) for entry in given])
-            oldest, newest = self._window()
+            now = clock.utc()
+            oldest, newest = now - horizon_of(self._session.using).token_window, now + AHEAD
             fresh = [entry for entry in given if oldest < moment_of(entry.token) < newest]
             added = {token for (token,) in run(sql.add, sql.arrange(fresh))} if fresh else set()
             old = [entry for entry in given if entry.token.hex not in added]
             self._compare(old)
         return len(old)
-
-    def _window(self) -> tuple[datetime, datetime]:
-        now = clock.utc()
-        return now - horizon_of(self._session.using).token_window, now + AHEAD
 
     def _compare(self, old: Sequence[AppendedEntry]) -> None:
         """Refuse entries whose token was used for another change."""
@@ -239,9 +226,7 @@ class PlainDeltas(SqlDeltas):
             return
         tokens = self._session.dialect.keys([entry.token.hex for entry in old])
         rows = self._session.run(self._ledger.appends.present, (tokens,), writes=False)
-        self._differ({token: (key, delta) for token, key, delta in rows}, old)
-
-    def _differ(self, present: Mapping[str, tuple[str, int]], old: Sequence[AppendedEntry]) -> None:
+        present = {token: (key, delta) for token, key, delta in rows}
         for entry in old:
             found = present.get(entry.token.hex)
             if found is None:
@@ -258,5 +243,4 @@ class PlainDeltas(SqlDeltas):
 
 def deltas_of(using: str) -> SqlDeltas:
     """Return the entries of a database."""
-    kind = SqlDeltas if dialect_of(using).appends_in_one_statement else PlainDeltas
-    return kind(NAMED, using)
+    return (SqlDeltas if dialect_of(using).appends_in_one_statement else PlainDeltas)(NAMED, using)

@@ -62,7 +62,7 @@ def append_many(
         elif tokened.setdefault(token, (key, by)) != (key, by):
             raise TokenConflict(token=str(token))
     # A token that occurs twice counts once.
-    appended = _write(plain, tokened, copy, using or _writer(), event)
+    appended = _write(plain, tokened, copy, using or COUNTERS.writing(), event)
     return AppendedMany(appended, given - appended)
 
 
@@ -131,7 +131,3 @@ def _unbounded(key: str) -> str:
     if policy.bounds != UNBOUNDED or guarded:
         raise UnsupportedBounds(key=key, strategy="ledger")
     return key
-
-
-def _writer() -> str:
-    return COUNTERS.writing()

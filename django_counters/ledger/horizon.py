@@ -271,15 +271,12 @@ class SqlHorizon:
         """
         state.rolled_up_at = mark.at
         if not folded.stuck:
-            self._advance(state, mark)
+            if state.horizon >= mark.xid:
+                state.as_of, state.mark_xid = mark.at, 0
+            elif state.mark_xid and state.horizon >= state.mark_xid:
+                state.as_of, state.mark_xid, state.mark_at = state.mark_at, mark.xid, mark.at
+            elif not state.mark_xid:
+                state.mark_xid, state.mark_at = mark.xid, mark.at
+            state.tail_since = max(state.tail_since, state.as_of - state.token_window - AHEAD)
         fields = ("as_of", "mark_xid", "mark_at", "tail_since", "rolled_up_at")
         state.save(using=self._using, update_fields=fields)
-
-    def _advance(self, state: CounterHorizon, mark: HorizonMark) -> None:
-        if state.horizon >= mark.xid:
-            state.as_of, state.mark_xid = mark.at, 0
-        elif state.mark_xid and state.horizon >= state.mark_xid:
-            state.as_of, state.mark_xid, state.mark_at = state.mark_at, mark.xid, mark.at
-        elif not state.mark_xid:
-            state.mark_xid, state.mark_at = mark.xid, mark.at
-        state.tail_since = max(state.tail_since, state.as_of - state.token_window - AHEAD)

@@ -143,17 +143,10 @@ class SqlInquiry(SqlReads):
         sql = self._sql.parts.format(among=outside("d.created_at", ranges))
         rows = self._session.run(sql, params, writes=False)
         total, shards, tail, otherwise, archived = rows[0][:5]
+        total, shards, tail, archived = (int(part or 0) for part in (total, shards, tail, archived))
         came_otherwise = None if otherwise is None else int(otherwise)
-        return (
-            Parts(
-                int(total or 0),
-                int(shards or 0),
-                int(tail or 0),
-                came_otherwise,
-                int(archived or 0),
-            ),
-            [self._row(row[5:]) for row in rows if row[5] is not None],
-        )
+        entries = [self._row(row[5:]) for row in rows if row[5] is not None]
+        return Parts(total, shards, tail, came_otherwise, archived), entries
 
     def kept(self, key: str) -> tuple[datetime | None, bool]:
         """Return the moment since which no entry is dropped, and whether a counter ever had one."""
@@ -225,8 +218,7 @@ def sealed(session: Session, which: str, params: Mapping[str, Any]) -> list[Rang
     if not session.dialect.partitions:
         return []
     sql = statements(session.using).partitions.ranges.format(which=which)
-    rows = session.run(sql, params, writes=False)
-    return [range_of(since, until) for since, until in rows]
+    return [range_of(*ends) for ends in session.run(sql, params, writes=False)]
 
 
 def range_of(since: datetime, until: datetime) -> Range:
@@ -372,7 +364,8 @@ class SqlFollowing:
         lost = place.token is not None and place.order > last and not there
         if lost or place.xid > horizon:
             raise PositionGone(position=str(place), reason="is not of this database")
-        return until, horizon, [_passed(row[4:]) for row in rows if row[4] is not None]
+        found = [row[4:] for row in rows if row[4] is not None]
+        return until, horizon, [Passed(UUID(str(token)), *rest) for token, *rest in found]
 
     def _asked(self, place: LedgerPosition, until: int, most: int) -> dict[str, Any]:
         dialect, token = self._session.dialect, place.token
@@ -386,11 +379,6 @@ class SqlFollowing:
             "until": until,
             "most": most,
         }
-
-
-def _passed(row: tuple[Any, ...]) -> Passed:
-    token, *rest = row
-    return Passed(token if isinstance(token, UUID) else UUID(token), *rest)
 
 
 def page(position: str, most: int, using: str) -> tuple[list[Passed], str]:

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from django_counters.ledger.sql import (
-    ADJUSTMENT,
-    Appends,
-    Following,
-    Inquiry,
-    LedgerStatements,
-    Outcome,
-    Partitioning,
-    Rolling,
-    SealedConditions,
-)
+from django_counters.ledger import sql
 from django_counters.stores.sql.dialects.postgresql.functions import (
     AHEAD,
     INDEXED,
@@ -47,7 +37,7 @@ _PREPARE = (
 )
 
 
-class FunctionAppends(Appends):
+class FunctionAppends(sql.Appends):
     """The statements that write entries: most are in functions."""
 
     one = "SELECT django_counters_append(%s, %s)"
@@ -64,17 +54,17 @@ class FunctionAppends(Appends):
     )
     adjust = (
         f"INSERT INTO {DELTAS} (token, created_at, key, delta, kind) "
-        f"VALUES (%s, %s, %s, %s, {ADJUSTMENT}) RETURNING 1"
+        f"VALUES (%s, %s, %s, %s, {sql.ADJUSTMENT}) RETURNING 1"
     )
     copy = f"COPY {DELTAS} (token, created_at, key, delta) FROM STDIN"
     check = (
         "SELECT CASE WHEN pg_current_xact_id()::text::bigint < MAX(horizon) "
-        f"OR {NUMBERED} < MAX(fence) THEN {Outcome.FENCED} ELSE {Outcome.APPENDED} END, "
+        f"OR {NUMBERED} < MAX(fence) THEN {sql.Outcome.FENCED} ELSE {sql.Outcome.APPENDED} END, "
         f"CLOCK_TIMESTAMP() FROM {HORIZON}"
     )
 
 
-class PostgresInquiry(Inquiry):
+class PostgresInquiry(sql.Inquiry):
     """The statements that ask the ledger."""
 
     history = (
@@ -123,7 +113,7 @@ _FOLD = (
 )
 
 
-class PostgresRolling(Rolling):
+class PostgresRolling(sql.Rolling):
     """The statements of the rollup of the ledger."""
 
     # This moment comes before the snapshot that goes with it.
@@ -174,7 +164,7 @@ def _written(plus: int) -> str:
     )
 
 
-class PostgresFollowing(Following):
+class PostgresFollowing(sql.Following):
     """The statements of those who follow the ledger."""
 
     # Followers skip entries up to the fence, and those from before a rebase.
@@ -196,7 +186,7 @@ class PostgresFollowing(Following):
         "pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS h), "
         f"page AS (SELECT * FROM ({_written(0)} UNION ALL {_written(_NEVER)}) e "
         "ORDER BY xid, seq LIMIT %(most)s) "
-        f"SELECT edge.f, edge.h, ({Following.dropped_as_of('edge.f::text')}), "
+        f"SELECT edge.f, edge.h, ({sql.Following.dropped_as_of('edge.f::text')}), "
         f"EXISTS (SELECT FROM {DELTAS} WHERE token = %(token)s::uuid "
         "AND created_at = %(created_at)s::timestamptz), "
         "page.* FROM edge LEFT JOIN page ON true ORDER BY page.xid, page.seq"
@@ -207,7 +197,7 @@ class PostgresFollowing(Following):
     )
 
 
-class SealedRanges(SealedConditions):
+class SealedRanges(sql.SealedConditions):
     """Conditions of sealed partitions whose entries a read does not need."""
 
     # As many of the last ones as have enough entries; and others that have transactions among
@@ -225,7 +215,7 @@ class SealedRanges(SealedConditions):
     )
 
 
-class RangePartitions(Partitioning):
+class RangePartitions(sql.Partitioning):
     """The statements of partitions."""
 
     partitioned = (
@@ -313,7 +303,7 @@ class RangePartitions(Partitioning):
         self.unfolded = f"SELECT 1 FROM {{name}} e, ({spelling.state()}) s WHERE {IN_TAIL} LIMIT 1"
 
 
-class PostgresLedger(LedgerStatements):
+class PostgresLedger(sql.LedgerStatements):
     """All statements of the ledger."""
 
     partition_by = " PARTITION BY RANGE (created_at)"
@@ -349,7 +339,7 @@ _OPEN = f"""
     RETURNING t.value INTO total;
   END IF;
   IF total::numeric + d NOT BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
-    outcome := {Outcome.OVERFLOW};
+    outcome := {sql.Outcome.OVERFLOW};
     RETURN;
   END IF;
 """
@@ -410,12 +400,12 @@ BEGIN
   FROM {HORIZON} s WHERE s.id = 1;
   {_NUMBERED}
   IF {_FENCED} THEN
-    outcome := {Outcome.FENCED};
+    outcome := {sql.Outcome.FENCED};
     RETURN;
   END IF;
   {_CLAIM}
   IF NOT FOUND THEN
-    outcome := {Outcome.CLAIMED};
+    outcome := {sql.Outcome.CLAIMED};
     RETURN;
   END IF;
   DELETE FROM {TOKENS} t WHERE t.digest = dg;
@@ -425,14 +415,14 @@ BEGIN
     INSERT INTO {DELTAS} (token, created_at, key, delta, kind) VALUES (given, at, k, d, 0)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-      outcome := {Outcome.APPENDED};
+      outcome := {sql.Outcome.APPENDED};
       RETURN;
     END IF;
   END IF;
   EXECUTE 'SELECT e.key, e.delta FROM {DELTAS} e WHERE e.token = $1 AND e.created_at = $2'
   INTO old USING given, at;
-  outcome := CASE WHEN old.key IS NULL THEN {Outcome.EXPIRED}
-    WHEN old.key = k AND old.delta = d THEN {Outcome.REPLAYED} ELSE {Outcome.CONFLICT} END;
+  outcome := CASE WHEN old.key IS NULL THEN {sql.Outcome.EXPIRED}
+    WHEN old.key = k AND old.delta = d THEN {sql.Outcome.REPLAYED} ELSE {sql.Outcome.CONFLICT} END;
 END $body$
 """
 
@@ -452,7 +442,7 @@ _OVER = f"""
   GROUP BY u.k, t.value
   HAVING t.value + SUM(u.d) NOT BETWEEN -9223372036854775808 AND 9223372036854775807 LIMIT 1;
   IF FOUND THEN
-    outcome := {Outcome.OVERFLOW};
+    outcome := {sql.Outcome.OVERFLOW};
     RETURN;
   END IF;
 """
@@ -468,14 +458,14 @@ BEGIN
   SELECT s.horizon, s.fence INTO h, f FROM {HORIZON} s WHERE s.id = 1;
   {_NUMBERED}
   IF {_FENCED} THEN
-    outcome := {Outcome.FENCED};
+    outcome := {sql.Outcome.FENCED};
     RETURN;
   END IF;
   PERFORM django_counters_open(ks);
   {_OVER}
   INSERT INTO {DELTAS} (token, created_at, key, delta, kind)
   SELECT {_MINT.format(at="at")}, at, u.k, u.d, 0 FROM unnest(ks, ds) AS u (k, d);
-  outcome := {Outcome.APPENDED};
+  outcome := {sql.Outcome.APPENDED};
 END $body$
 """
 
@@ -495,12 +485,12 @@ BEGIN
   {_NUMBERED}
   known := COALESCE(known, INTERVAL '48 hours');
   IF {_FENCED} THEN
-    outcome := {Outcome.FENCED};
+    outcome := {sql.Outcome.FENCED};
     RETURN;
   END IF;
   {_CLAIM_MANY}
   IF claimed < cardinality(dgs) THEN
-    outcome := {Outcome.CLAIMED};
+    outcome := {sql.Outcome.CLAIMED};
     RETURN;
   END IF;
   PERFORM django_counters_open(ks);
@@ -512,16 +502,16 @@ BEGIN
   ORDER BY u.t ON CONFLICT DO NOTHING;
   GET DIAGNOSTICS appended = ROW_COUNT;
   replayed := cardinality(ks) - appended;
-  outcome := CASE WHEN replayed = 0 THEN {Outcome.APPENDED} ELSE {Outcome.REPLAYED} END;
+  outcome := CASE WHEN replayed = 0 THEN {sql.Outcome.APPENDED} ELSE {sql.Outcome.REPLAYED} END;
   IF replayed > 0 THEN
-    EXECUTE 'SELECT u.t::text, CASE WHEN e.token IS NULL THEN {Outcome.EXPIRED} '
-      'ELSE {Outcome.CONFLICT} END FROM unnest($1, $2, $3, $4) AS u (k, d, t, at) '
+    EXECUTE 'SELECT u.t::text, CASE WHEN e.token IS NULL THEN {sql.Outcome.EXPIRED} '
+      'ELSE {sql.Outcome.CONFLICT} END FROM unnest($1, $2, $3, $4) AS u (k, d, t, at) '
       'LEFT JOIN {DELTAS} e ON e.token = u.t AND e.created_at = u.at '
       'AND e.created_at BETWEEN $5 AND $6 '
       'WHERE e.token IS NULL OR e.key <> u.k OR e.delta <> u.d LIMIT 1'
     INTO what, outcome USING ks, ds, ts, ats,
       (SELECT MIN(a) FROM unnest(ats) AS a), (SELECT MAX(a) FROM unnest(ats) AS a);
-    outcome := COALESCE(outcome, {Outcome.REPLAYED});
+    outcome := COALESCE(outcome, {sql.Outcome.REPLAYED});
   END IF;
 END $body$
 """

@@ -117,21 +117,12 @@ class Appends:
         present: parameters: tokens. Rows: token, key, delta.
         claimed: parameters: digests. Rows: those that were used by counters without a ledger.
 
-    The last three do it where one statement cannot append; ``one`` to ``check`` where it can.
+    The last three do it where one statement cannot append; ``one`` to ``check`` where it can. A
+    statement that a database does not need is empty.
     """
 
-    open: str
-    over: str
-    adjust: str
-    one: str
-    once: str
-    many: str
-    many_once: str
-    copy: str
-    check: str
-    add: str
-    present: str
-    claimed: str
+    open = over = adjust = one = once = many = many_once = copy = check = ""
+    add = present = claimed = ""
 
     def __init__(self, spelling: Spelling) -> None:
         self._in = spelling
@@ -269,19 +260,8 @@ class Rolling:
         holders: who holds the horizon back. Rows: its kind, its name, since when, its query.
     """
 
-    mark: str
-    fold: str
-    summary: str
-    advance: str
-    may_ask: str
-    cluster: str
-    hold: str
-    release: str
-    isolation: str
-    numbered: str
-    keep_out: str
-    restart: str
-    holders: str
+    mark = fold = summary = advance = may_ask = cluster = hold = release = ""
+    isolation = numbered = keep_out = restart = holders = ""
 
     def __init__(self, spelling: Spelling) -> None:
         due = (
@@ -317,10 +297,7 @@ class Following:
         begin: the fence, and the place of the last entry that was dropped.
     """
 
-    passed: str
-    since: str
-    end: str
-    begin: str
+    passed = since = end = ""
 
     def __init__(self) -> None:
         fence = f"SELECT COALESCE(MAX(fence), 0) AS f FROM {HORIZON}"
@@ -366,27 +343,9 @@ class Partitioning:
         drop: ``format``: name.
     """
 
-    partitioned: str
-    present: str
-    ranges: str
-    sealed: str
-    locks: str
-    one_at_a_time: str
-    create: str
-    attach: str
-    still: str
-    unfolded: str
-    last: str
-    numbered: str
-    close: str
-    closed: str
-    content: str
-    archive: str
-    merge: str
-    forget: str
-    lock_parent: str
-    detach: str
-    drop: str
+    partitioned = present = ranges = sealed = locks = one_at_a_time = create = attach = still = ""
+    unfolded = last = numbered = close = closed = content = archive = merge = forget = ""
+    lock_parent = detach = drop = ""
 
 
 class LedgerStatements:

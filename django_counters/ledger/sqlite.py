@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django_counters.ledger.sql import (
-    ADJUSTMENT,
-    AppendedEntry,
-    Appends,
-    Following,
-    Inquiry,
-    LedgerStatements,
-    Rolling,
-)
+from django_counters.ledger import sql
 from django_counters.stores.sql.dialects.spelling import (
     ARCHIVE,
     COUNTER,
@@ -33,7 +25,7 @@ _NUMBERED = (
 )
 
 
-class SqliteAppends(Appends):
+class SqliteAppends(sql.Appends):
     """The statements that write entries."""
 
     open = (
@@ -50,7 +42,7 @@ class SqliteAppends(Appends):
     )
     adjust = (
         f"INSERT INTO {DELTAS} (token, created_at, key, delta, kind, xid, seq) "
-        f"SELECT %s, %s, %s, %s, {ADJUSTMENT}, {_HORIZON}, {_NUMBERED} + 1 RETURNING 1"
+        f"SELECT %s, %s, %s, %s, {sql.ADJUSTMENT}, {_HORIZON}, {_NUMBERED} + 1 RETURNING 1"
     )
     present = f"SELECT token, key, delta FROM {DELTAS} WHERE token {_EACH}"
     claimed = f"SELECT hex(digest) FROM {TOKENS} WHERE hex(digest) {_EACH}"
@@ -63,12 +55,12 @@ class SqliteAppends(Appends):
             f"ON u.k = t.key WHERE typeof(t.value + {tail} + u.d) <> 'integer' LIMIT 1"
         )
 
-    def arrange(self, entries: Sequence[AppendedEntry]) -> tuple[Any, ...]:
+    def arrange(self, entries: Sequence[sql.AppendedEntry]) -> tuple[Any, ...]:
         """The parameters of entries."""
         return self._in.columns([[e.token.hex, str(e.created_at), e.key, e.delta] for e in entries])
 
 
-class SqliteInquiry(Inquiry):
+class SqliteInquiry(sql.Inquiry):
     """The statements that ask the ledger."""
 
     history = (
@@ -78,7 +70,7 @@ class SqliteInquiry(Inquiry):
     )
 
 
-class SqliteRolling(Rolling):
+class SqliteRolling(sql.Rolling):
     """The statements of the rollup of the ledger."""
 
     mark = f"SELECT {NOW}, COALESCE(MAX(horizon), 0) FROM {HORIZON}"
@@ -102,12 +94,12 @@ class SqliteRolling(Rolling):
     )
 
 
-class SqliteFollowing(Following):
+class SqliteFollowing(sql.Following):
     """The statements of those who follow the ledger. One writes at a time: all is complete."""
 
     _edge = f"SELECT COALESCE(MAX(fence), 0) AS f, COALESCE(MAX(horizon), 0) AS h FROM {HORIZON}"
     since = (
-        f"SELECT edge.f, edge.h, ({Following.dropped_as_of('CAST(edge.f AS TEXT)')}), "
+        f"SELECT edge.f, edge.h, ({sql.Following.dropped_as_of('CAST(edge.f AS TEXT)')}), "
         f"EXISTS (SELECT 1 FROM {DELTAS} WHERE token = %(token)s "
         "AND created_at = %(created_at)s), e.* "
         f"FROM ({_edge}) edge LEFT JOIN (SELECT token, key, delta, kind, xid, seq FROM {DELTAS} "
@@ -119,7 +111,7 @@ class SqliteFollowing(Following):
     )
 
 
-class SqliteLedger(LedgerStatements):
+class SqliteLedger(sql.LedgerStatements):
     """All statements of the ledger."""
 
     prepare = (

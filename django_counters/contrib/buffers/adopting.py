@@ -82,7 +82,11 @@ def adopt(using: str | None = None) -> Adopted:
     for home, files in _abandoned():
         report = _adopt_files(files, using, report)
         if home is not None:
-            _tidy(home)
+            # Without unfinished files, and if it is empty then.
+            with suppress(OSError):
+                for name in filter(_HIDDEN.fullmatch, os.listdir(home)):
+                    (home / name).unlink(missing_ok=True)
+                home.rmdir()
     return report
 
 
@@ -202,12 +206,3 @@ def _land(found: FileContents) -> None:
     serial = Serial(head.incarnation, head.number, head.made)
     for page in SealedInterval(found.entries, serial, lander.size):
         lander.land(page)
-
-
-def _tidy(home: Path) -> None:
-    """Remove unfinished files, and the directory if it is empty then."""
-    with suppress(OSError):
-        for name in os.listdir(home):
-            if _HIDDEN.fullmatch(name):
-                (home / name).unlink(missing_ok=True)
-        home.rmdir()

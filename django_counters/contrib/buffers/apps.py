@@ -82,7 +82,6 @@ class BuffersConfig(AppConfig):
     name = "django_counters.contrib.buffers"
     label = "django_counters_buffers"
     verbose_name = _("Buffers")
-    default_auto_field = "django.db.models.BigAutoField"
     counters_feature = BuffersFeature()
 
     def ready(self) -> None:

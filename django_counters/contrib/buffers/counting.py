@@ -24,14 +24,9 @@ from django_counters.errors import CounterUnavailable, InvalidConfiguration, Uns
 from django_counters.event import PLAIN
 from django_counters.measure import Measure
 from django_counters.registry import registry
+from django_counters.stores.sql import session
 from django_counters.stores.sql.incidents import record_unsent
 from django_counters.stores.sql.outbox import SqlLanded
-from django_counters.stores.sql.session import (
-    commits_at_once,
-    interrupts_statement,
-    is_of_a_test_case,
-    refuse_transaction,
-)
 from django_counters.stores.sql.tables import NAMED
 from django_counters.twins import alters_data, twin
 from django_counters.types import UNBOUNDED, Delta, Unknown, check_integer, namespace_of, sums_of
@@ -75,15 +70,15 @@ class BufferIntake(Buffering):
         if entry is None:
             return None
         buffer = buffers.of(ref, self)
-        if not commits_at_once(using):
-            if is_of_a_test_case(using):
+        if not session.commits_at_once(using):
+            if session.is_of_a_test_case(using):
                 return None
             sums = {(delta.key, cell): by for cell, by in sums_of(delta)}
             SqlLanded(NAMED, using).after_commit(sums, buffer.put, merge=True)
             return Unknown(ref.text, Unknown.COMMIT)
         if buffer.add(entry, delta.by):
             return Unknown(ref.text, BUFFERED)
-        if interrupts_statement(using):
+        if session.interrupts_statement(using):
             raise CounterUnavailable(
                 using=using,
                 reason="the buffer is full, and this signal handler has interrupted a statement",
@@ -328,7 +323,7 @@ def flush(*, using: str | None = None) -> int:
         RuntimeError: the caller has a transaction, which could undo the flush.
     """
     for key, _ in buffers.those_of(using):
-        refuse_transaction(key.using)
+        session.refuse_transaction(key.using)
     return buffers.flush(using)
 
 

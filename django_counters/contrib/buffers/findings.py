@@ -9,9 +9,8 @@ from django.utils.translation import gettext as _
 
 from django_counters import clock
 from django_counters.contrib.buffers.adopting import adopt, directories, left
-from django_counters.contrib.buffers.buffer import Backlog
 from django_counters.contrib.buffers.files import FileContents
-from django_counters.contrib.buffers.process import BufferKey, buffers
+from django_counters.contrib.buffers.process import buffers
 from django_counters.features import Done, Finding, Gauge, GaugeValue
 
 _MOST_SHOWN = 20
@@ -47,7 +46,12 @@ def local_findings(using: str) -> Iterator[Finding | GaugeValue]:
     waiting = buffers.waiting(using)
     for key, waits in waiting:
         if waits.entries:
-            yield _of_buffer(key, waits)
+            # Other processes report their own.
+            late = waits.age > clock.LATE.total_seconds()
+            never = _("it could not be landed for %(minutes)d minutes: the log says why")
+            action = never % {"minutes": clock.LATE // timedelta(minutes=1)} if late else ""
+            told = "buffer of this process", key.recipe.strategy, 0, waits.entries, action
+            yield Finding(*told, needed=late, lag=round(waits.age, 3))
     for key, buffer in buffers.those_of(using):
         if buffer.files is not None and buffer.files.failing:
             none = _("it has no file, and is lost if the process is killed: the log says why")
@@ -59,15 +63,6 @@ def local_findings(using: str) -> Iterator[Finding | GaugeValue]:
         yield GaugeValue(BUFFER_AGE, (strategy,), max(waits.age for waits in some))
     if directories():
         yield from _of_files(using)
-
-
-def _of_buffer(key: BufferKey, waits: Backlog) -> Finding:
-    """Return what is pending in a buffer of this process. Other processes report their own."""
-    late = waits.age > clock.LATE.total_seconds()
-    never = _("it could not be landed for %(minutes)d minutes: the log says why")
-    action = never % {"minutes": clock.LATE // timedelta(minutes=1)} if late else ""
-    subject, lag = "buffer of this process", round(waits.age, 3)
-    return Finding(subject, key.recipe.strategy, 0, waits.entries, action, needed=late, lag=lag)
 
 
 def _of_files(using: str) -> Iterator[Finding | GaugeValue]:

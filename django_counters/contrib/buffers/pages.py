@@ -178,7 +178,8 @@ class InDatabase(Lander):
         return made < registry.kept(SqlBatches, self.using).now() - OLDEST
 
     def _quarantine(self, reason: str, deltas: tuple[Delta, ...], page: Page) -> None:
-        detail = {"reason": reason, "amounts": _amounts(deltas), "generations": [page.name]}
+        amounts = {str(delta.key): delta.by for delta in deltas}
+        detail = {"reason": reason, "amounts": amounts, "generations": [page.name]}
         record(CounterIncident.Kind.QUARANTINED, SOURCE, detail, self.using)
 
     def _applied(self, deltas: tuple[Delta, ...], page: Page) -> NewValues:
@@ -192,8 +193,9 @@ class InDatabase(Lander):
                 return strategy.apply(Batch(deltas))
         except CounterOverflow:
             if len(deltas) > 1:
-                first, second = _halves(deltas)
-                return {**self._applied(first, page), **self._applied(second, page)}
+                middle = len(deltas) // 2
+                first = self._applied(deltas[:middle], page)
+                return {**first, **self._applied(deltas[middle:], page)}
         self._quarantine("overflow", deltas, page)
         return {}
 
@@ -208,12 +210,3 @@ def _check_range(deltas: tuple[Delta, ...]) -> None:
     for delta in deltas:
         if not low <= delta.by <= high:
             raise CounterOverflow(key=str(delta.key), low=low, high=high)
-
-
-def _halves(deltas: tuple[Delta, ...]) -> tuple[tuple[Delta, ...], tuple[Delta, ...]]:
-    middle = len(deltas) // 2
-    return deltas[:middle], deltas[middle:]
-
-
-def _amounts(deltas: tuple[Delta, ...]) -> dict[str, int]:
-    return {str(delta.key): delta.by for delta in deltas}

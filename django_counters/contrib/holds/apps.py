@@ -94,5 +94,4 @@ class HoldsConfig(AppConfig):
     name = "django_counters.contrib.holds"
     label = "django_counters_holds"
     verbose_name = _("Holds")
-    default_auto_field = "django.db.models.BigAutoField"
     counters_feature = Holds()

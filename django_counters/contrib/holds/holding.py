@@ -7,14 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from django_counters import clock
-from django_counters.adjustments.adjustment import (
-    adjusting,
-    correct,
-    order_of,
-    settle_async,
-    steering,
-)
+from django_counters import clock, errors
+from django_counters.adjustments import adjustment
 from django_counters.adjustments.models import CASE_LENGTH, CounterAdjustment
 from django_counters.conf import EXACT, irreversible
 from django_counters.contrib.holds.errors import (
@@ -27,16 +21,6 @@ from django_counters.contrib.holds.errors import (
 from django_counters.contrib.holds.models import NAME_LENGTH, CounterHold
 from django_counters.contrib.holds.options import LIMITS, MOST_MINUTES, can_hold
 from django_counters.contrib.holds.sql import HoldRequest, HoldRow, SqlHolds, SqlStock
-from django_counters.errors import (
-    InsufficientCount,
-    InvalidActor,
-    InvalidDelta,
-    InvalidKey,
-    InvalidToken,
-    RecordMissing,
-    RetryTransaction,
-    TokenConflict,
-)
 from django_counters.event import Who, actor_of
 from django_counters.registry import registry
 from django_counters.signals import batch_applied
@@ -244,7 +228,7 @@ def _hold(ref: Ref, request: HoldRequest, limits: HoldLimits) -> Hold:
         is_more = expire_of(ref) == AT_ONCE
         try:
             return _step_by_step(ref, request, delta, limits)
-        except InsufficientCount:
+        except errors.InsufficientCount:
             if not is_more:
                 raise
 
@@ -259,7 +243,13 @@ def _step_by_step(ref: Ref, request: HoldRequest, delta: Delta, limits: HoldLimi
             # Other calls for this counter wait for its total, so none is missed here.
             _check_limits(ref, request, limits)
             return _made(ref, request, int(value), until)
-    return _same(holds.find(request.token), request, ref.using)
+    # An earlier call has made it with the same token.
+    row = holds.find(request.token)
+    if row is None:
+        raise errors.RetryTransaction(what="the hold")
+    if (*row[1:4], row.actor) != (*request[1:4], request.actor):
+        raise errors.TokenConflict(token=request.token)
+    return _hold_of(row, ref.using, replayed=True)
 
 
 def _check_limits(ref: Ref, request: HoldRequest, limits: HoldLimits) -> None:
@@ -304,14 +294,16 @@ def _request(
     check_holds(ref)
     if max(len(ref.owner), len(ref.text)) > NAME_LENGTH:
         reason = f"a counter that is held has a name of at most {NAME_LENGTH} characters"
-        raise InvalidKey(key=ref.label, reason=reason)
+        raise errors.InvalidKey(key=ref.label, reason=reason)
     if len(note) > NAME_LENGTH:
         raise ValueError(f"A note has at most {NAME_LENGTH} characters, not {len(note)}.")
-    if character := steering(note):
+    if character := adjustment.steering(note):
         raise ValueError(f"A note can't have {character!a}, because it controls the display.")
     actor = "" if who is None else actor_of(who)
     if limits.per_actor is not None and not actor:
-        raise InvalidActor(who=who, reason=f"{ref.label} limits what each actor holds. Pass who")
+        raise errors.InvalidActor(
+            who=who, reason=f"{ref.label} limits what each actor holds. Pass who"
+        )
     name = name_of(mint(clock.utc()) if token is None else token)
     seconds = _seconds(minutes, limits.minutes)
     return HoldRequest(name, ref.owner, ref.text, _positive(quantity), seconds, note, actor)
@@ -325,14 +317,14 @@ def name_of(token: object) -> str:
     """
     checked = check_token(token)
     if "\0" in checked.text and not checked.scope:
-        raise InvalidToken(token=checked.text, reason="it contains a NUL")
+        raise errors.InvalidToken(token=checked.text, reason="it contains a NUL")
     return checked.digest.hex() if checked.scope else checked.text
 
 
 def _positive(quantity: object) -> int:
     number = check_delta(quantity)
     if number < 0:
-        raise InvalidDelta(delta=quantity, reason="a hold needs a quantity above zero")
+        raise errors.InvalidDelta(delta=quantity, reason="a hold needs a quantity above zero")
     return number
 
 
@@ -340,7 +332,7 @@ def _seconds(minutes: object, most: int = MOST_MINUTES) -> float:
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
     if not is_number or not 0 < minutes <= most:  # type: ignore[operator]
         reason = f"a hold lasts for more than 0 and at most {most} minutes"
-        raise InvalidDelta(delta=minutes, reason=reason)
+        raise errors.InvalidDelta(delta=minutes, reason=reason)
     return float(minutes) * 60  # type: ignore[arg-type]
 
 
@@ -399,15 +391,6 @@ def _hold_of(
     )
 
 
-def _same(row: HoldRow | None, request: HoldRequest, using: str) -> Hold:
-    """Return the hold that an earlier call has made with the same token."""
-    if row is None:
-        raise RetryTransaction(what="the hold")
-    if (*row[1:4], row.actor) != (*request[1:4], request.actor):
-        raise TokenConflict(token=request.token)
-    return _hold_of(row, using, replayed=True)
-
-
 def find(token: str | UUID | Token, *, using: str | None = None) -> Hold:
     """Return the present state of the hold with a token, of a key or a field.
 
@@ -444,7 +427,7 @@ def stocktake(counter: str | Counting | Ref, *, using: str | None = None) -> Sto
     check_holds(ref)
     value, held, sold = SqlStock(ref.table, ref.using).stock(ref.owner, ref.text, ref.key)
     if value is None and not ref.table.inserts:
-        raise RecordMissing(key=ref.label)
+        raise errors.RecordMissing(key=ref.label)
     return Stock((value or 0) + owed(ref, ref.using), held, sold)
 
 
@@ -476,13 +459,15 @@ def release(
     ref = ref._replace(bounds=UNBOUNDED, approve_above=None, measure=measure)
     # As code spells it: a token may have characters that a case may not.
     case = f"hold {hold.token!a}"[:CASE_LENGTH]
-    order = order_of(by=hold.quantity, case=case, reason=reason, actor=actor, request_id=request_id)
-    settle_async([ref], hold.using)
-    with adjusting(ref, hold.using) as audit:
+    order = adjustment.order_of(
+        by=hold.quantity, case=case, reason=reason, actor=actor, request_id=request_id
+    )
+    adjustment.settle_async([ref], hold.using)
+    with adjustment.adjusting(ref, hold.using) as audit:
         if store(hold.using).release(hold.token) is None:
             state = find(hold.token, using=hold.using).state
             raise HoldEnded(token=hold.token, key=ref.label, quantity=hold.quantity, state=state)
-        return correct(ref, order, hold.using, audit)
+        return adjustment.correct(ref, order, hold.using, audit)
 
 
 arelease = twin(release)
@@ -518,7 +503,7 @@ def _refuse_commit(row: HoldRow, wanted: int | None) -> None:
         return
     if row.runs and wanted is not None and wanted > row.quantity:
         reason = f"the hold has {row.quantity} of {_label(row)}"
-        raise InvalidDelta(delta=wanted, reason=reason)
+        raise errors.InvalidDelta(delta=wanted, reason=reason)
     raise _ended(row)
 
 
@@ -526,7 +511,7 @@ def _ended(row: HoldRow) -> Exception:
     """Return why a hold can't be changed any more."""
     if row.runs:
         # The statement that should have changed it didn't see it running.
-        return RetryTransaction(what="the hold")
+        return errors.RetryTransaction(what="the hold")
     kind = HoldExpired if row.state in (State.HELD, State.EXPIRED) else HoldEnded
     state = State(row.state).name.lower()
     return kind(token=row.token, key=_label(row), quantity=row.quantity, state=state)
@@ -554,7 +539,7 @@ def _extend(name: str, minutes: object, using: str) -> Hold:
     try:
         ref = ref_of(row.label, row.key, using)
         limits = limits_of(ref)
-    except RecordMissing:
+    except errors.RecordMissing:
         ref, limits = None, HoldLimits(None, None, MOST_MINUTES)
     # A hold never ends later than if it had been made with the most minutes.
     seconds = min(_seconds(minutes), max(limits.minutes * 60 - row.age, 0))
@@ -584,7 +569,7 @@ def give_back(label: str, key: str, quantity: int, using: str) -> None:
     """
     try:
         _credit(ref_of(label, key, using), quantity)
-    except RecordMissing:
+    except errors.RecordMissing:
         return
 
 
@@ -611,7 +596,7 @@ def expire_of(ref: Ref, limit: int = AT_ONCE) -> int:
     with corrections.correcting("the hold"):
         # The total before the rows, so that two calls never wait for each other.
         if several and ref.key not in corrections.hold([ref.key]).found:
-            raise RecordMissing(key=ref.label)
+            raise errors.RecordMissing(key=ref.label)
         quantities = holds.expire(ref.owner, ref.text, limit)
         if quantities:
             _credit(ref, sum(quantities))

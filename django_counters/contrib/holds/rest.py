@@ -19,20 +19,9 @@ from django_counters.contrib.holds.holding import Hold, find, hold
 from django_counters.contrib.holds.models import NAME_LENGTH
 from django_counters.contrib.holds.options import MOST_MINUTES
 from django_counters.principal import principal_of
+from django_counters.rest import bodies
 from django_counters.rest.actors import actor_in
 from django_counters.rest.base import CounterView, iso, key_of
-from django_counters.rest.bodies import (
-    KEY,
-    Amount,
-    Body,
-    Described,
-    Text,
-    Value,
-    WholeNumber,
-    Word,
-    described,
-    once,
-)
 from django_counters.rest.permissions import CounterPermission, MayDecrement
 from django_counters.rest.problems import ProblemKind
 from django_counters.rest.targets import Target
@@ -61,7 +50,7 @@ class MayHold(CounterPermission):
 
 
 @extend_schema_field({"type": "integer", "minimum": 1, "maximum": MOST_MINUTES})
-class Minutes(Amount):
+class Minutes(bodies.Amount):
     """The duration of a hold in minutes, up to 30 days."""
 
     default_error_messages = {"most": f"A hold lasts at most {MOST_MINUTES} minutes."}
@@ -73,12 +62,12 @@ class Minutes(Amount):
         return minutes
 
 
-class HoldBody(Body):
+class HoldBody(bodies.Body):
     """A quantity to hold, and the duration in minutes."""
 
-    quantity = Amount(default=1)
+    quantity = bodies.Amount(default=1)
     minutes = Minutes(default=15)
-    note = Text(default="", allow_blank=True, max_length=NAME_LENGTH)
+    note = bodies.Text(default="", allow_blank=True, max_length=NAME_LENGTH)
 
     def validate_note(self, note: str) -> str:
         """Refuse a note that a page or a terminal would display in another way."""
@@ -88,16 +77,16 @@ class HoldBody(Body):
         return note
 
 
-class ReleaseBody(Body):
+class ReleaseBody(bodies.Body):
     """The hold: the Idempotency-Key that made it; or its ``id``, to commit for others."""
 
-    token = Text(min_length=1, max_length=TOKEN_LENGTH, trim_whitespace=False)
+    token = bodies.Text(min_length=1, max_length=TOKEN_LENGTH, trim_whitespace=False)
 
 
 class CommitBody(ReleaseBody):
     """The hold to sell, and the quantity. Default: all of it."""
 
-    quantity = Amount(required=False)
+    quantity = bodies.Amount(required=False)
 
 
 class ExtendBody(ReleaseBody):
@@ -106,28 +95,28 @@ class ExtendBody(ReleaseBody):
     minutes = Minutes(default=15)
 
 
-class HoldAnswer(Described):
+class HoldAnswer(bodies.Described):
     """The present state of a hold. ``available`` is null if this request took nothing."""
 
     id = serializers.CharField()
     key = serializers.CharField()
     token = serializers.CharField()
-    quantity = WholeNumber()
-    sold = WholeNumber()
-    state = Word(choices=["held", "committed", "released", "expired"])
+    quantity = bodies.WholeNumber()
+    sold = bodies.WholeNumber()
+    state = bodies.Word(choices=["held", "committed", "released", "expired"])
     expires_at = serializers.DateTimeField()
-    available = Value(allow_null=True)
+    available = bodies.Value(allow_null=True)
     replayed = serializers.BooleanField()
 
 
 # Views.
 
 
-@described(
+@bodies.described(
     "hold",
     HoldAnswer,
-    KEY,
-    once(required=True),
+    bodies.KEY,
+    bodies.once(required=True),
     body=HoldBody,
     sends={"quantity": 2, "minutes": 15},
 )
@@ -179,7 +168,7 @@ class EndView(CounterView):
         return find(_token(self.request, text), using=target.alias)
 
 
-@described("commit", HoldAnswer, KEY, body=CommitBody)
+@bodies.described("commit", HoldAnswer, bodies.KEY, body=CommitBody)
 class CommitView(EndView):
     """Sell a held quantity."""
 
@@ -203,7 +192,7 @@ class CommitView(EndView):
             return find(text, using=target.alias)
 
 
-@described("release", HoldAnswer, KEY, body=ReleaseBody)
+@bodies.described("release", HoldAnswer, bodies.KEY, body=ReleaseBody)
 class ReleaseView(EndView):
     """Give back your hold."""
 
@@ -217,7 +206,7 @@ class ReleaseView(EndView):
         return _response(target, ended, text, replayed=replayed)
 
 
-@described("extend", HoldAnswer, KEY, body=ExtendBody)
+@bodies.described("extend", HoldAnswer, bodies.KEY, body=ExtendBody)
 class ExtendView(EndView):
     """Extend a hold."""
 

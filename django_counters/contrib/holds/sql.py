@@ -11,13 +11,7 @@ from django.db import connections
 
 from django_counters import clock
 from django_counters.stores.sql.dialects import Table, dialect_of
-from django_counters.stores.sql.dialects.mysql.statements import (
-    BY_KEY,
-    MADE,
-    ROOM,
-    TEXT,
-    delete_some,
-)
+from django_counters.stores.sql.dialects.mysql import statements as mysql
 from django_counters.stores.sql.dialects.postgresql.functions import INDEXED
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.session import Session
@@ -144,7 +138,7 @@ class MysqlHolds(HoldStatements):
             "SELECT IF(LAST_INSERT_ID(1), @djc_token, NULL), %s, %s, %s, %s, %s, "
             f"{later}, {now}, 0, {HELD} ON DUPLICATE KEY UPDATE "
             f"token = IF(LAST_INSERT_ID(0), NULL, {HOLDS}.token); "
-            f"{MADE.replace('SELECT 1 FROM DUAL', f'SELECT {ends} FROM {HOLDS}')} "
+            f"{mysql.MADE.replace('SELECT 1 FROM DUAL', f'SELECT {ends} FROM {HOLDS}')} "
             "AND token = @djc_token"
         )
         row = f"SELECT token, field, `key`, quantity FROM {HOLDS} WHERE token = @djc_token"
@@ -167,19 +161,19 @@ class MysqlHolds(HoldStatements):
             f"SELECT {ends} FROM {HOLDS} WHERE token = @djc_token AND ROW_COUNT() > 0"
         )
         gone = (
-            f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {TEXT} PATH '$[0]', "
+            f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {mysql.TEXT} PATH '$[0]', "
             "d BIGINT PATH '$[1]')) AS u"
         )
         self.expire = Together(
-            f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY(d.token, d.quantity)) INTO @djc_rows FROM "
-            f"(SELECT token, quantity FROM {HOLDS} WHERE field = %s AND `key` = %s "
+            f"{mysql.ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY(d.token, d.quantity)) INTO @djc_rows "
+            f"FROM (SELECT token, quantity FROM {HOLDS} WHERE field = %s AND `key` = %s "
             f"AND state = {HELD} AND expires_at <= {now} ORDER BY expires_at LIMIT %s "
-            f"FOR UPDATE SKIP LOCKED) d; UPDATE {gone} STRAIGHT_JOIN {HOLDS} t {BY_KEY} "
+            f"FOR UPDATE SKIP LOCKED) d; UPDATE {gone} STRAIGHT_JOIN {HOLDS} t {mysql.BY_KEY} "
             f"ON t.token = u.k SET t.state = {EXPIRED}; SELECT u.d FROM {gone}"
         )
 
     def _delete_some(self, spelling: Spelling, which: str) -> str:  # noqa: ARG002
-        return delete_some(HOLDS, which, "1", named_by={"token": TEXT})
+        return mysql.delete_some(HOLDS, which, "1", named_by={"token": mysql.TEXT})
 
 
 # The row comes first. So a second transaction with the same token takes nothing, and the total is

@@ -74,9 +74,7 @@ def _ended(label: str, key: str, using: str) -> list[int]:
 
 def prune_holds(using: str = DEFAULT_DB_ALIAS) -> int:
     """Delete ended holds that expired over 30 days ago, in batches; return their number."""
-    if not router.allow_migrate_model(using, CounterHold):
-        return 0
-    return store(using).prune()
+    return store(using).prune() if router.allow_migrate_model(using, CounterHold) else 0
 
 
 def overdue(using: str) -> Iterator[Drift]:

@@ -50,5 +50,4 @@ class LikesConfig(AppConfig):
     name = "django_counters.contrib.likes"
     label = "django_counters_likes"
     verbose_name = _("Likes")
-    default_auto_field = "django.db.models.BigAutoField"
     counters_feature = Likes()

@@ -158,17 +158,13 @@ def algorithm_of(name: str, rate: Rate, burst: int | None) -> Algorithm:
         raise ValueError(f"algorithm can't be {name!r}.{did_you_mean(name, NAMES)}")
     window = ceil(rate.seconds * _SECOND)
     if name == "gcra":
-        return _gcra(rate, burst)
+        if burst is not None:
+            check_burst(rate, burst)
+        interval = ceil(rate.seconds * _SECOND / (rate.number - (burst or 0)))
+        return Gcra(burst or rate.number, interval)
     if burst is not None:
         raise ValueError(f"burst needs algorithm='gcra', not {name!r}.")
     if name == "log" and rate.number > LONGEST_LOG:
         problem = f"A log can't store {rate.number} requests. The most is {LONGEST_LOG}."
         raise ValueError(problem)
     return WindowLimit(rate.number, window, name == "log")
-
-
-def _gcra(rate: Rate, burst: int | None) -> Gcra:
-    if burst is not None:
-        check_burst(rate, burst)
-    interval = ceil(rate.seconds * _SECOND / (rate.number - (burst or 0)))
-    return Gcra(burst or rate.number, interval)

@@ -47,10 +47,7 @@ class LimitsConfig(AppConfig):
     name = "django_counters.contrib.limits"
     label = "django_counters_limits"
     verbose_name = _("Rate limits")
-    default_auto_field = "django.db.models.BigAutoField"
     counters_feature = LimitsFeature()
 
     def ready(self) -> None:
-        from django_counters.contrib.limits import checks
-
-        checks.register()
+        from django_counters.contrib.limits import checks  # noqa: F401 - it registers itself

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error
-from django.core.checks import register as register_check
+from django.core.checks import CheckMessage, Error, register
 
 from django_counters.contrib.limits.limit import limit_problems
 
@@ -15,11 +14,7 @@ from django_counters.contrib.limits.limit import limit_problems
 HINTS = {"E035": "Write one of them, or remove the setting."}
 
 
-def register() -> None:
-    """Register the check. Called once, when the app is ready."""
-    register_check(check_limits)
-
-
+@register
 def check_limits(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:

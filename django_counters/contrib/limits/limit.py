@@ -19,34 +19,14 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils.asyncio import async_unsafe
 
+from django_counters import principal
 from django_counters.access import Rate, check_rate, rate_of
-from django_counters.contrib.limits.algorithms import (
-    Algorithm,
-    Draw,
-    LimitResult,
-    LimitsStore,
-    LimitState,
-    Name,
-    algorithm_of,
-)
+from django_counters.contrib.limits import algorithms
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.contrib.limits.sql import SqlLimits
 from django_counters.errors import CounterUnavailable
 from django_counters.options import did_you_mean, is_integer
-from django_counters.principal import (
-    NETWORK_BITS,
-    address_of_client,
-    known_user,
-    principal_of,
-    user_text,
-)
-from django_counters.redis.addresses import (
-    TIMEOUT,
-    address_of,
-    is_other_cache,
-    is_timeout,
-    needs_redis,
-)
+from django_counters.redis import addresses
 from django_counters.signals import PlainSignal
 
 if find_spec("redis"):
@@ -110,14 +90,14 @@ class Limit:
     _: KW_ONLY
     burst: int | None = None
     by: By = "user_or_address"
-    algorithm: Name = "gcra"
-    network: int = NETWORK_BITS
+    algorithm: algorithms.Name = "gcra"
+    network: int = principal.NETWORK_BITS
     cache: str | None = "default"
     using: str | None = None
-    timeout: float = TIMEOUT
+    timeout: float = addresses.TIMEOUT
     when_away: WhenAway | None = None
     parsed: Rate = field(init=False, repr=False, compare=False)
-    _algorithm: Algorithm = field(init=False, repr=False, compare=False)
+    _algorithm: algorithms.Algorithm = field(init=False, repr=False, compare=False)
     _start: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +107,9 @@ class Limit:
         check_rate(rate)
         identity = (self.algorithm, rate.number, float(rate.seconds), self.burst, self.name)
         object.__setattr__(self, "parsed", rate)
-        object.__setattr__(self, "_algorithm", algorithm_of(self.algorithm, rate, self.burst))
+        object.__setattr__(
+            self, "_algorithm", algorithms.algorithm_of(self.algorithm, rate, self.burst)
+        )
         object.__setattr__(self, "_start", repr(identity).encode())
         if self.cache:
             _cached.add(self.cache)
@@ -141,9 +123,9 @@ class Limit:
             yield f"by can't be {by!r}.{did_you_mean(by, _BY)}"
         elif not isinstance(by, str) and (not callable(by) or iscoroutinefunction(by)):
             yield f"by must be one of {', '.join(_BY)}, or a plain function, not {by!r}."
-        if not is_integer(self.network, 16, NETWORK_BITS):
-            yield f"network must be 16 to {NETWORK_BITS} bits, not {self.network!r}."
-        if not is_timeout(self.timeout):
+        if not is_integer(self.network, 16, principal.NETWORK_BITS):
+            yield f"network must be 16 to {principal.NETWORK_BITS} bits, not {self.network!r}."
+        if not addresses.is_timeout(self.timeout):
             yield f"timeout must be a number of seconds above 0, not {self.timeout!r}."
         if self.when_away not in (None, *WHEN_AWAY):
             yield f"when_away must be 'refuse' or 'admit', not {self.when_away!r}."
@@ -171,11 +153,17 @@ class Limit:
             TypeError: the function ``by`` didn't return a text or None.
         """
         if self.by == "address":
-            return f"address:{address_of_client(request, self.network)}"
+            return f"address:{principal.address_of_client(request, self.network)}"
         if self.by == "user_or_address":
-            return principal_of(request, self.network)
+            return principal.principal_of(request, self.network)
         if self.by == "user":
-            return _user_in(request)
+            if not hasattr(request, "user"):
+                raise ImproperlyConfigured(
+                    "A limit by user needs request.user. Put the limit after "
+                    "AuthenticationMiddleware."
+                )
+            user = principal.known_user(request)
+            return None if user is None else principal.user_text(user)
         who = self.by(request)
         if who is not None and not isinstance(who, str):
             raise TypeError(f"by of {self.name!r} must return a text or None, not {who!r:.80}.")
@@ -188,7 +176,7 @@ class Limit:
         return await sync_to_async(self.of)(request)
 
     @async_unsafe("take() can't run in async code. Await atake() instead.")
-    def take(self, who: str | models.Model, cost: int = 1) -> LimitResult:
+    def take(self, who: str | models.Model, cost: int = 1) -> algorithms.LimitResult:
         """Take ``cost`` for a user or address, all or none, in one atomic step and round trip.
 
         If the store is unavailable, the result has ``counted=False``.
@@ -208,7 +196,7 @@ class Limit:
             return self._uncounted(error)
         return self._result(state, cost)
 
-    async def atake(self, who: str | models.Model, cost: int = 1) -> LimitResult:
+    async def atake(self, who: str | models.Model, cost: int = 1) -> algorithms.LimitResult:
         """`take` for async code: from the event loop with Redis, in a thread with the database."""
         draw = self._draw(who, cost)
         try:
@@ -217,22 +205,22 @@ class Limit:
             return self._uncounted(error)
         return self._result(state, cost)
 
-    def _draw(self, who: str | models.Model, cost: int) -> Draw:
+    def _draw(self, who: str | models.Model, cost: int) -> algorithms.Draw:
         self.check_cost(cost)
         if isinstance(who, models.Model) and who.pk is not None:
-            who = user_text(who)
+            who = principal.user_text(who)
         if not isinstance(who, str) or not who:
             raise ValueError(f"who={who!r:.80} isn't a text or a saved user.")
         named = self._start + who.encode(errors="surrogatepass")
         return self._algorithm.draw(hashlib.sha256(named).digest(), cost)
 
-    def _result(self, state: LimitState, cost: int) -> LimitResult:
+    def _result(self, state: algorithms.LimitState, cost: int) -> algorithms.LimitResult:
         if self.name in _away:
             _away.discard(self.name)
             logger.warning("The store of the limit %r answers again.", self.name)
         return self._algorithm.result(state, cost)
 
-    def _uncounted(self, error: CounterUnavailable) -> LimitResult:
+    def _uncounted(self, error: CounterUnavailable) -> algorithms.LimitResult:
         """Return the decision while the store is unavailable. Logs when that begins and ends."""
         decided = self.when_away or when_away()
         limit_away.tell(Limit, limit=self.name, decision=decided)
@@ -246,16 +234,7 @@ class Limit:
             logger.error(text, self.name, decision, error)
         admits = decided == "admit"
         wait = 0.0 if admits else _RETRY
-        return LimitResult(admits, 0, wait, wait, counted=False)
-
-
-def _user_in(request: HttpRequest) -> str | None:
-    if not hasattr(request, "user"):
-        raise ImproperlyConfigured(
-            "A limit by user needs request.user. Put the limit after AuthenticationMiddleware."
-        )
-    user = known_user(request)
-    return None if user is None else user_text(user)
+        return algorithms.LimitResult(admits, 0, wait, wait, counted=False)
 
 
 def when_away() -> WhenAway:
@@ -273,10 +252,12 @@ def limit_problems() -> Iterator[tuple[str, str]]:
 
 def are_in_redis() -> bool:
     """Return whether any limit of this process is in Redis."""
-    return any(cache not in settings.CACHES or not is_other_cache(cache) for cache in _cached)
+    return any(
+        cache not in settings.CACHES or not addresses.is_other_cache(cache) for cache in _cached
+    )
 
 
-def store_of(cache: str | None, using: str | None, timeout: float) -> LimitsStore:
+def store_of(cache: str | None, using: str | None, timeout: float) -> algorithms.LimitsStore:
     """Return the Redis of an alias of ``CACHES``, or the database for None and other caches.
 
     Raises:
@@ -290,12 +271,12 @@ _in_database = cache_results(SqlLimits)
 
 
 @cache_results
-def _in_redis(cache: str, timeout: float) -> LimitsStore | None:
-    if is_other_cache(cache):
+def _in_redis(cache: str, timeout: float) -> algorithms.LimitsStore | None:
+    if addresses.is_other_cache(cache):
         return None
-    with needs_redis("limits in Redis"):
+    with addresses.needs_redis("limits in Redis"):
         from django_counters.contrib.limits.redis import RedisLimits
-    return RedisLimits(address_of(cache, {"timeout": timeout}))
+    return RedisLimits(addresses.address_of(cache, {"timeout": timeout}))
 
 
 @receiver(setting_changed)

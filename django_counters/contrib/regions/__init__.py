@@ -29,22 +29,13 @@ if TYPE_CHECKING:
     from django_counters.contrib.regions.transfers import transfer as transfer
 
 _HOMES = {
-    "CounterOverRegions": "reading",
-    "RegionAway": "errors",
-    "RegionRestored": "errors",
-    "RegionalCounter": "reading",
-    "UnsupportedRegions": "errors",
-    "atransfer": "transfers",
-    "avalue": "reading",
-    "avalues_of": "reading",
-    "by_region": "reading",
-    "fence": "fencing",
+    **dict.fromkeys(("CounterOverRegions", "RegionalCounter", "by_region"), "reading"),
+    **dict.fromkeys(("value", "avalue", "values_of", "avalues_of"), "reading"),
+    **dict.fromkeys(("RegionAway", "RegionRestored", "UnsupportedRegions"), "errors"),
+    **dict.fromkeys(("fence", "rename"), "fencing"),
+    **dict.fromkeys(("transfer", "atransfer"), "transfers"),
     "publish": "publishing",
     "pull": "pulling",
-    "rename": "fencing",
-    "transfer": "transfers",
-    "value": "reading",
-    "values_of": "reading",
 }
 
 __getattr__, __dir__, __all__ = exported(__name__, _HOMES)

@@ -17,17 +17,15 @@ from django_counters.features import OnPage, Panel
 from django_counters.metrics.facts import Away, attempt
 from django_counters.registry import registry
 
+# On the page of a counter.
+
 
 class RegionsPanel(Panel):
     """Shows each region's count, and the sum, on the page of a counter."""
 
     template = "admin/django_counters_regions/panel.html"
 
-    def context(
-        self,
-        request: HttpRequest,  # noqa: ARG002
-        counter: OnPage,
-    ) -> Mapping[str, Any] | None:
+    def context(self, request: HttpRequest, counter: OnPage) -> Mapping[str, Any] | None:  # noqa: ARG002
         """Return each region's count; None for a counter that isn't regional."""
         if counter.owner or not is_regional(registry.policy(counter.key)):
             return None
@@ -40,16 +38,15 @@ class RegionsPanel(Panel):
         return {"regions": [*counts.items(), (_("Together"), sum(counts.values()))]}
 
 
+# On the overview.
+
+
 class RegionsSection:
     """Shows the age of each region's publication or copy, on the overview."""
 
     template = "admin/django_counters_regions/section.html"
 
-    def context(
-        self,
-        request: HttpRequest,  # noqa: ARG002
-        using: str,
-    ) -> Mapping[str, Any] | None:
+    def context(self, request: HttpRequest, using: str) -> Mapping[str, Any] | None:  # noqa: ARG002
         """Return the age of each region; None if this isn't a region."""
         if any(region_problems(needed=False)):
             return None

@@ -10,14 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django import http
 from django.db import DEFAULT_DB_ALIAS, Error, transaction
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseForbidden,
-    HttpResponseNotAllowed,
-)
 from django.views.decorators.csrf import csrf_exempt
 
 from django_counters.contrib.regions import wire
@@ -39,7 +33,7 @@ class DataRefused(Exception):
 
 @csrf_exempt
 @transaction.non_atomic_requests
-def answer(request: HttpRequest, using: str = DEFAULT_DB_ALIAS) -> HttpResponse:
+def answer(request: http.HttpRequest, using: str = DEFAULT_DB_ALIAS) -> http.HttpResponse:
     """Answer another region.
 
     Args:
@@ -47,19 +41,19 @@ def answer(request: HttpRequest, using: str = DEFAULT_DB_ALIAS) -> HttpResponse:
         using: the database of this region.
     """
     if not are_there():
-        raise Http404
+        raise http.Http404
     if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
+        return http.HttpResponseNotAllowed(["POST"])
     declared, body = regions(), request.read(LARGEST_REQUEST + 1)
     signature = request.headers.get(HEADER, "")
     secret = secret_of(signature, body, region_secrets())
     if secret is None or len(body) > LARGEST_REQUEST:
         logger.warning("Refused a request without a region's signature.")
-        return HttpResponseForbidden()
+        return http.HttpResponseForbidden()
     status, contents = _answered(body, declared, DatabasePeer(using))
     packed = wire.packed(contents)
     headers = {HEADER: answer_signature(secret, signature, packed)}
-    return HttpResponse(packed, "application/json", status, headers=headers)
+    return http.HttpResponse(packed, "application/json", status, headers=headers)
 
 
 def _answered(body: bytes, declared: Regions, here: DatabasePeer) -> tuple[int, dict[str, Any]]:

@@ -143,10 +143,7 @@ class RegionsConfig(AppConfig):
     name = _HERE
     label = "django_counters_regions"
     verbose_name = _("Counters over regions")
-    default_auto_field = "django.db.models.BigAutoField"
     counters_feature = RegionsFeature()
 
     def ready(self) -> None:
-        from django_counters.contrib.regions import checks
-
-        checks.register()
+        from django_counters.contrib.regions import checks  # noqa: F401 - it registers itself

@@ -9,8 +9,7 @@ from typing import Any
 from django.apps import apps
 from django.apps.config import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning
-from django.core.checks import register as register_check
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
 from django_counters.conf import policies, problems
@@ -34,13 +33,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def register() -> None:
-    """Register the checks. Called once, when the app is ready."""
-    register_check(check_regions)
-    register_check(check_attributes, Tags.models)
-    register_check(check_databases, Tags.database)
-
-
+@register
 def check_regions(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
@@ -51,6 +44,7 @@ def check_regions(
     ]
 
 
+@register(Tags.models)
 def check_attributes(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
@@ -63,6 +57,7 @@ def check_attributes(
     ]
 
 
+@register(Tags.database)
 def check_databases(
     app_configs: Sequence[AppConfig] | None = None,
     databases: Sequence[str] | None = None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from django_counters.contrib.regions.sql import CLOSED, EntryPage, Incarnation, source_of, store_of
 from django_counters.errors import CounterError
@@ -78,54 +79,6 @@ class PeerAway(CounterError):
     reason: str
 
 
-class Peer(Protocol):
-    """The database of another region. Only `greet` and `close` change it.
-
-    If the peer is unavailable, all methods raise an error of Django's databases, or a
-    `CounterError` such as `PeerAway`. Then nothing is changed there, or all of it.
-    """
-
-    def marks(self, region: str) -> Marks:
-        """Return the mark of each incarnation of a region there."""
-
-    def homes(self) -> Mapping[str, Marks]:
-        """Return the marks of each region that has published in this database as its home."""
-
-    def page(self, of: Incarnation, since: int) -> EntryPage | None:
-        """Return the next entries after a version, in whole versions; None if there are none."""
-
-    def greet(self, of: Incarnation, life: Callable[[], str]) -> Marks:
-        """Invalidate pages of a former life: only a page of this life moves this incarnation.
-
-        An ended incarnation stays ended. Waits for a transaction that moves its position.
-
-        Args:
-            of: the calling region's incarnation.
-            life: returns the life of its server. It is called after the label was read.
-
-        Returns:
-            The labels of the region there, after that.
-
-        Raises:
-            PeerAway: another process has just greeted in another life.
-        """
-
-    def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
-        """End incarnations, which invalidates their pages. Reserve the next number, in a life.
-
-        Args:
-            region: the calling region.
-            ended: its incarnations to end.
-            life: as in `greet`.
-
-        Raises:
-            PeerAway: another process has just greeted or closed. Nothing is changed.
-        """
-
-    def heard(self, region: str) -> datetime | None:
-        """Return when a region was last copied there, by that database's clock."""
-
-
 # Labels: the life of the server in which a region's positions move in another database.
 #
 # A region changes nothing else in another one. The change is a compare-and-set from the label that
@@ -149,55 +102,79 @@ class KnownRegion(NamedTuple):
     life: str
 
 
-class Labelled(Protocol):
-    """A database whose labels can be read and changed."""
+class Peer(ABC):
+    """The database of another region. Only `greet` and `close` change it.
 
+    If the peer is unavailable, all methods raise an error of Django's databases, or a
+    `CounterError` such as `PeerAway`. Then nothing is changed there, or all of it.
+    """
+
+    @abstractmethod
+    def marks(self, region: str) -> Marks:
+        """Return the mark of each incarnation of a region there."""
+
+    @abstractmethod
+    def homes(self) -> Mapping[str, Marks]:
+        """Return the marks of each region that has published in this database as its home."""
+
+    @abstractmethod
+    def page(self, of: Incarnation, since: int) -> EntryPage | None:
+        """Return the next entries after a version, in whole versions; None if there are none."""
+
+    @abstractmethod
+    def heard(self, region: str) -> datetime | None:
+        """Return when a region was last copied there, by that database's clock."""
+
+    @abstractmethod
     def known(self, region: str) -> KnownRegion:
         """Return the labels of a region there."""
 
+    @abstractmethod
     def relabel(self, region: str, labels: list[Label], life: str) -> Marks:
-        """Change all of these labels or none, in this life of its server; return the marks."""
+        """Change all of these labels or none, in this life of its server; return the marks.
 
+        A label may already have the new value. Waits for transactions that move a position.
 
-def greet(there: Labelled, of: Incarnation, life: Callable[[], str]) -> Marks:
-    """See `Peer.greet`."""
-    known = there.known(of.region)
-    before = known.marks.get(of.incarnation, IncarnationMark()).timeline
-    if before == CLOSED:
-        return known.marks
-    return there.relabel(of.region, [Label(of.incarnation, before, life())], known.life)
+        Raises:
+            PeerAway: a label has changed, or the server was started. Nothing is changed.
+        """
 
+    def greet(self, of: Incarnation, life: Callable[[], str]) -> Marks:
+        """Invalidate pages of a former life: only a page of this life moves this incarnation.
 
-def close(there: Labelled, region: str, ended: range, life: Callable[[], str]) -> None:
-    """See `Peer.close`."""
-    known = there.known(region)
-    after = {**dict.fromkeys(ended, CLOSED), ended.stop: life()}
-    labels = [
-        Label(number, known.marks.get(number, IncarnationMark()).timeline, label)
-        for number, label in after.items()
-    ]
-    there.relabel(region, labels, known.life)
+        An ended incarnation stays ended. Waits for a transaction that moves its position.
 
+        Args:
+            of: the calling region's incarnation.
+            life: returns the life of its server. It is called after the label was read.
 
-def known_in(region: str, using: str) -> KnownRegion:
-    """Return the marks of a region in a database, and the life of the server."""
-    return KnownRegion(marks_of(region, using), store_of(using).life())
+        Returns:
+            The labels of the region there, after that.
 
+        Raises:
+            PeerAway: another process has just greeted in another life.
+        """
+        known = self.known(of.region)
+        before = known.marks.get(of.incarnation, IncarnationMark()).timeline
+        if before == CLOSED:
+            return known.marks
+        return self.relabel(of.region, [Label(of.incarnation, before, life())], known.life)
 
-def relabel_in(region: str, labels: list[Label], life: str, using: str) -> Marks:
-    """Change labels in a database; return the marks. A label may already have the new value.
+    def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
+        """End incarnations, which invalidates their pages. Reserve the next number, in a life.
 
-    Locks the rows, so that no page moves them before the marks are read.
+        Args:
+            region: the calling region.
+            ended: its incarnations to end.
+            life: as in `greet`.
 
-    Raises:
-        PeerAway: a label has changed, or the server was started. Nothing is changed.
-    """
-    store, positions = store_of(using), registry.positions(using)
-    with store.transaction():
-        if store.life() != life:
-            raise PeerAway(reason="its server was started at this moment")
-        for number, before, after in labels:
-            ends = after == CLOSED or before != CLOSED
-            if not ends or not positions.relabel(source_of(region), str(number), before, after):
-                raise PeerAway(reason="another process greets it at this moment")
-        return marks_of(region, using)
+        Raises:
+            PeerAway: another process has just greeted or closed. Nothing is changed.
+        """
+        known = self.known(region)
+        after = {**dict.fromkeys(ended, CLOSED), ended.stop: life()}
+        labels = [
+            Label(number, known.marks.get(number, IncarnationMark()).timeline, label)
+            for number, label in after.items()
+        ]
+        self.relabel(region, labels, known.life)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,19 +24,23 @@ from django_counters.contrib.regions.marks import (
     Marks,
     Peer,
     PeerAway,
-    close,
-    greet,
-    known_in,
     marks_of,
-    relabel_in,
 )
-from django_counters.contrib.regions.sql import SOURCES, EntryPage, Incarnation, source_of, store_of
+from django_counters.contrib.regions.sql import (
+    CLOSED,
+    SOURCES,
+    EntryPage,
+    Incarnation,
+    source_of,
+    store_of,
+)
 from django_counters.contrib.regions.wire import (
     HEADER,
     answer_signature,
     is_same,
     request_signature,
 )
+from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 from django_counters.tables import CounterPosition
 
@@ -44,7 +48,7 @@ from django_counters.tables import CounterPosition
 
 
 @dataclass(frozen=True, slots=True)
-class DatabasePeer:
+class DatabasePeer(Peer):
     """A peer in a database. See `Peer`.
 
     Attributes:
@@ -73,14 +77,6 @@ class DatabasePeer:
         """Return the next entries after a version, in whole versions; None if there are none."""
         return store_of(self.alias).page(of, since)
 
-    def greet(self, of: Incarnation, life: Callable[[], str]) -> Marks:
-        """Invalidate pages of a former life."""
-        return greet(self, of, life)
-
-    def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
-        """End incarnations, which invalidates their pages."""
-        close(self, region, ended, life)
-
     def heard(self, region: str) -> datetime | None:
         """Return when a region was last copied there."""
         moved = self._rows(source=source_of(region)).exclude(position="").order_by("-moved_at")
@@ -88,11 +84,22 @@ class DatabasePeer:
 
     def known(self, region: str) -> KnownRegion:
         """Return the labels of a region there."""
-        return known_in(region, self.alias)
+        return KnownRegion(marks_of(region, self.alias), store_of(self.alias).life())
 
-    def relabel(self, region: str, changes: list[Label], life: str) -> Marks:
-        """Change labels, if the server there is still in this life."""
-        return relabel_in(region, changes, life, self.alias)
+    def relabel(self, region: str, labels: list[Label], life: str) -> Marks:
+        """Change labels, if the server there is still in this life.
+
+        Locks the rows, so that no page moves them before the marks are read.
+        """
+        store, positions = store_of(self.alias), registry.positions(self.alias)
+        with store.transaction():
+            if store.life() != life:
+                raise PeerAway(reason="its server was started at this moment")
+            for number, before, after in labels:
+                ends = after == CLOSED or before != CLOSED
+                if not ends or not positions.relabel(source_of(region), str(number), before, after):
+                    raise PeerAway(reason="another process greets it at this moment")
+            return marks_of(region, self.alias)
 
     def _rows(self, **these: str) -> QuerySet[CounterPosition]:
         return CounterPosition._base_manager.using(self.alias).filter(**these)
@@ -110,7 +117,7 @@ _STATUSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class HttpPeer:
+class HttpPeer(Peer):
     """A peer over HTTP. See `Peer`.
 
     Attributes:
@@ -145,14 +152,6 @@ class HttpPeer:
             answer = self._ask("page", **of._asdict(), since=since)
             return wire.page_in(answer.get("page"), since)
 
-    def greet(self, of: Incarnation, life: Callable[[], str]) -> Marks:
-        """Invalidate pages of a former life."""
-        return greet(self, of, life)
-
-    def close(self, region: str, ended: range, life: Callable[[], str]) -> None:
-        """End incarnations, which invalidates their pages."""
-        close(self, region, ended, life)
-
     def heard(self, region: str) -> datetime | None:
         """Return when a region was last copied there."""
         with _checked():
@@ -164,10 +163,10 @@ class HttpPeer:
             answer = self._ask("known", region=region)
             return KnownRegion(wire.marks_in(answer.get("marks")), wire.text(answer.get("life")))
 
-    def relabel(self, region: str, changes: list[Label], life: str) -> Marks:
+    def relabel(self, region: str, labels: list[Label], life: str) -> Marks:
         """Change labels, if the server there is still in this life."""
         with _checked():
-            answer = self._ask("relabel", region=region, labels=changes, life=life)
+            answer = self._ask("relabel", region=region, labels=labels, life=life)
             return wire.marks_in(answer.get("marks"))
 
     def _ask(self, action: str, **params: object) -> dict[str, Any]:

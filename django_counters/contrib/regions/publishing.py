@@ -15,6 +15,7 @@ from typing import NamedTuple
 from django.db import DEFAULT_DB_ALIAS, Error
 
 from django_counters.cached.sources import sources
+from django_counters.contrib.regions import sql
 from django_counters.contrib.regions.declared import Regions, is_regional, regions
 from django_counters.contrib.regions.errors import RegionAway, RegionRestored
 from django_counters.contrib.regions.marks import (
@@ -26,13 +27,6 @@ from django_counters.contrib.regions.marks import (
     present,
 )
 from django_counters.contrib.regions.peers import DatabasePeer, peers_of
-from django_counters.contrib.regions.sql import (
-    COMPLETE,
-    Incarnation,
-    SqlRegions,
-    is_another_history,
-    store_of,
-)
 from django_counters.contrib.regions.transfers import there_is_stock
 from django_counters.errors import CounterError, CounterUnavailable, InvalidConfiguration
 from django_counters.registry import registry
@@ -77,7 +71,7 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
         RegionAway: the server was started, and a region that may have more is unavailable.
     """
     declared, done = regions(), Exchanged()
-    publisher = _Publisher(*greeted(declared, store_of(using), using), using)
+    publisher = _Publisher(*greeted(declared, sql.store_of(using), using), using)
     for name, policy in registry.policies().items():
         if is_regional(policy) and not done.busy:
             try:
@@ -87,20 +81,20 @@ def publish(using: str = DEFAULT_DB_ALIAS) -> Exchanged:
                     raise
                 done.problem = f"{name}: {reason_of(error)}"
     if not (done.busy or done.problem):
-        registry.positions(using).touch(COMPLETE, declared.own)
+        registry.positions(using).touch(sql.COMPLETE, declared.own)
     return done
 
 
 class _Publisher(NamedTuple):
     """Publishes for an incarnation of this region, while its server is in this life."""
 
-    of: Incarnation
+    of: sql.Incarnation
     life: str
     using: str
 
     def publish(self, scope: tuple[str, str], done: Exchanged, *, waits: bool) -> None:
         """Publish one namespace, page by page; ``waits``: it may have pending counts in Redis."""
-        store = store_of(self.using)
+        store = sql.store_of(self.using)
         for page in store.ranges(*scope):
             with store.transaction():
                 entries = self._page(store, page)
@@ -113,7 +107,7 @@ class _Publisher(NamedTuple):
             done.entries += entries
             done.pages += bool(entries)
 
-    def _page(self, store: SqlRegions, page: tuple[str, str]) -> int | None:
+    def _page(self, store: sql.SqlRegions, page: tuple[str, str]) -> int | None:
         """Publish one page; return the number of entries, None if another process has the clock."""
         of, life, positions = self.of, self.life, registry.positions(self.using)
         held = positions.hold(of.source, of.part)
@@ -135,7 +129,7 @@ def scopes() -> Iterator[tuple[str, str]]:
             yield key_range(name)
 
 
-def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Incarnation, str]:
+def greeted(declared: Regions, store: sql.SqlRegions, using: str) -> tuple[sql.Incarnation, str]:
     """Return the present incarnation and life of this region.
 
     A server that was started may have been restored. So this asks all peers first, and invalidates
@@ -145,11 +139,11 @@ def greeted(declared: Regions, store: SqlRegions, using: str) -> tuple[Incarnati
     # Read last: a concurrent process may publish, and peers may have copied that at once.
     home = home_marks(declared.own, using)
     number, mark = present(home)
-    of = Incarnation(declared.own, number)
+    of = sql.Incarnation(declared.own, number)
     if mark.timeline == life:
         greet(declared._replace(peers=_misled(declared, known, home)), of, using)
         return of, life
-    if there_is_stock() and is_another_history(mark.timeline, life):
+    if there_is_stock() and sql.is_another_history(mark.timeline, life):
         reason = "its database has another history than at its last publication"
         raise RegionRestored(region=declared.own, reason=reason)
     begin_life(declared, of, mark.timeline, life, using)
@@ -176,13 +170,13 @@ def landing_life(using: str) -> tuple[int, str] | None:
     return present
 
 
-def begin_life(declared: Regions, of: Incarnation, before: str, life: str, using: str) -> None:
+def begin_life(declared: Regions, of: sql.Incarnation, before: str, life: str, using: str) -> None:
     """Announce the server's life to all peers, and set it here; see `greet`.
 
     Changes nothing here if another process has begun a life or a fence since ``before``.
     """
     greet(declared, of, using)
-    store = store_of(using)
+    store = sql.store_of(using)
     with store.transaction():
         # Behind a pooler, the server may have been started again since.
         if store.life() == life:
@@ -219,7 +213,7 @@ def _misled(
     return misled
 
 
-def greet(declared: Regions, of: Incarnation, using: str) -> None:
+def greet(declared: Regions, of: sql.Incarnation, using: str) -> None:
     """Ask each peer whether it has more of this region's counts; announce the server's life.
 
     Raises:
@@ -228,7 +222,7 @@ def greet(declared: Regions, of: Incarnation, using: str) -> None:
     """
     for name, peer in peers_of(declared).items():
         with reaching(name, declared.own):
-            known = peer.greet(of, store_of(using).life)
+            known = peer.greet(of, sql.store_of(using).life)
             # Read last: a concurrent process may publish.
             mark = marks_of(declared.own, using).get(of.incarnation, IncarnationMark())
             if is_ahead(known, of.incarnation, mark):

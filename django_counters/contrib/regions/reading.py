@@ -108,9 +108,7 @@ class Regional:
         return self.values([key]).get(key, 0)
 
     def values(
-        self,
-        keys: Iterable[Hashable],
-        max_age: float | None = None,
+        self, keys: Iterable[Hashable], max_age: float | None = None
     ) -> Mapping[Hashable, int]:
         """Return the existing values of ``keys``; without a Redis, of one moment.
 

@@ -198,7 +198,17 @@ def inquiries(using: str) -> Iterator[Finding]:
         return
     exchange = inquired(exchanged(using), using)
     for peer in exchange.peers:
-        yield from _of_answer(exchange.region, peer)
+        if peer.knows_more:
+            more = _(
+                "%(region)s has more of its counts than itself, so it was restored from a backup: "
+                "run %(command)s"
+            )
+            command = f"{_COMMAND} regions fence"
+            text = more % {"region": peer.region, "command": command}
+            yield _wrong(f"region {exchange.region}", text, command)
+        elif peer.problem:
+            text = _("unavailable: %(reason)s") % {"reason": peer.problem}
+            yield Finding(f"region {peer.region}", "", 0, 0, text, warns=True)
 
 
 def _wrong(subject: str, text: str, command: str) -> Finding:
@@ -214,18 +224,3 @@ def _if_late(region: str, age: timedelta | None, command: str) -> Iterator[Findi
         values = {"command": command, "seconds": age.total_seconds()}
         text = _("%(command)s last ran %(seconds)d s ago") % values
         yield _wrong(f"region {region}", text, command)
-
-
-def _of_answer(own: str, peer: Copied) -> Iterator[Finding]:
-    """Yield the finding in a peer's answer about this region."""
-    if peer.knows_more:
-        more = _(
-            "%(region)s has more of its counts than itself, so it was restored from a backup: "
-            "run %(command)s"
-        )
-        command = f"{_COMMAND} regions fence"
-        text = more % {"region": peer.region, "command": command}
-        yield _wrong(f"region {own}", text, command)
-    elif peer.problem:
-        text = _("unavailable: %(reason)s") % {"reason": peer.problem}
-        yield Finding(f"region {peer.region}", "", 0, 0, text, warns=True)

@@ -188,18 +188,12 @@ def _share(
 ) -> None:
     """Send one stock to regions that have less, while it lasts."""
     for to, amount in _shares_of(key, of, peers, store_of(using), below):
-        if not _sent(key, amount, of.region, to, using):
+        try:
+            change_many({key: -amount, sent_key(key, *to, of.region): amount}, using)
+        except InsufficientCount:
+            # It was sold concurrently.
             return
         gave[to.region] = gave.get(to.region, 0) + amount
-
-
-def _sent(key: str, amount: int, sender: str, to: Incarnation, using: str) -> bool:
-    """Send stock; return False if it was sold concurrently."""
-    try:
-        change_many({key: -amount, sent_key(key, *to, sender): amount}, using)
-    except InsufficientCount:
-        return False
-    return True
 
 
 def _shares_of(
@@ -242,24 +236,20 @@ def freeze(store: SqlRegions, region: str, using: str) -> tuple[int, int]:
     Its backup lacks the later sales, so its stock is too large. A person sets the remaining stock
     by an adjustment.
     """
+    from django_counters.adjustments.adjustment import adjust
+
+    reason = f"The region {region} was restored. Adjust this stock to the remaining quantity."
     counters = total = 0
     for scope in stocks():
         for low, high in store.ranges(*scope):
             for key, amount in store.stock(low, high).items():
-                _take_away(key, region, using)
+                # This needs no approval. The later adjustment does.
+                ref = named(key, using)._replace(approve_above=None)
+                adjust(ref, to=0, reason=reason, actor="counters regions fence")
                 counters, total = counters + 1, total + amount
             # The total is now all of its stock, so the entries must be zero.
             store.clear(region, low, high)
     return counters, total
-
-
-def _take_away(key: str, region: str, using: str) -> None:
-    from django_counters.adjustments.adjustment import adjust
-
-    # This needs no approval. The later adjustment does.
-    ref = named(key, using)._replace(approve_above=None)
-    reason = f"The region {region} was restored. Adjust this stock to the remaining quantity."
-    adjust(ref, to=0, reason=reason, actor="counters regions fence")
 
 
 @alters_data
@@ -299,7 +289,10 @@ def transfer(
     if number < 1:
         raise InvalidDelta(delta=amount, reason="the amount to send must be above zero")
     declared = _declared(name, to)
-    _refuse_unfenced(declared.own, alias)
+    if living(declared.own, alias) is None:
+        # It may have been restored, with too much stock, and hasn't asked the others yet.
+        reason = "its server was started and it has not published since"
+        raise RegionAway(peer=declared.own, region=declared.own, reason=reason)
     marks = marks_of(to, alias)
     last, mark = present(marks)
     if not marks or mark.timeline == CLOSED:
@@ -321,17 +314,6 @@ def _declared(key: str, to: str) -> Regions:
         reason = f"COUNTERS_REGIONS has no region {to!r}. It has: {known}"
         raise UnsupportedRegions(key=key, reason=reason)
     return declared
-
-
-def _refuse_unfenced(region: str, using: str) -> None:
-    """Refuse after a start of the server: it may have been restored, with too much stock.
-
-    Raises:
-        RegionAway: it hasn't asked the others yet.
-    """
-    if living(region, using) is None:
-        reason = "its server was started and it has not published since"
-        raise RegionAway(peer=region, region=region, reason=reason)
 
 
 atransfer = twin(transfer)

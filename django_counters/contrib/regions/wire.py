@@ -164,10 +164,7 @@ def is_same(signature: str, expected: str) -> bool:
 
 def secret_of(signature: str, body: bytes, secrets: Sequence[str]) -> str | None:
     """Return the secret that signed a request; None if none of these did."""
-    for secret in secrets:
-        if is_same(signature, request_signature(secret, body)):
-            return secret
-    return None
+    return next((s for s in secrets if is_same(signature, request_signature(s, body))), None)
 
 
 def _signature(secret: str, kind: bytes, signed: bytes) -> str:

@@ -58,10 +58,7 @@ class StreamsConfig(AppConfig):
     name = "django_counters.contrib.streams"
     label = "django_counters_streams"
     verbose_name = _("Streams")
-    default_auto_field = "django.db.models.BigAutoField"
     counters_feature = StreamsFeature()
 
     def ready(self) -> None:
-        from django_counters.contrib.streams import checks
-
-        checks.register()
+        from django_counters.contrib.streams import checks  # noqa: F401 - it registers itself

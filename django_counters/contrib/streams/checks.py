@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.apps.config import AppConfig
-from django.core.checks import CheckMessage, Error
-from django.core.checks import register as register_check
+from django.core.checks import CheckMessage, Error, register
 
 from django_counters.contrib.streams.declared import stream_problems
 from django_counters.options import written_namespaces
@@ -19,11 +18,7 @@ HINTS = {
 }
 
 
-def register() -> None:
-    """Register the check. Called once, when the app is ready."""
-    register_check(check_streams)
-
-
+@register
 def check_streams(
     app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:

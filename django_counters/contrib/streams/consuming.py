@@ -210,15 +210,12 @@ class PageConsumer:
 
     def _decoded(self, messages: Sequence[StreamMessage], until: float = inf) -> MessagePage:
         """Return a page of the messages that are decoded until a moment, at least one."""
-        page, now = (
-            MessagePage(self._decode, self._using, self._stream, self._stops),
-            time.monotonic,
-        )
+        page = MessagePage(self._decode, self._using, self._stream, self._stops)
         # The database rarely refuses a message.
         add = partial(self._add, page) if self._portion.has_refused else page.add
         for message in messages:
             add(message)
-            if now() > until:
+            if time.monotonic() > until:
                 break
         return page
 

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING
 
 from django.db import DEFAULT_DB_ALIAS, DataError
 
-from django_counters.contrib.streams.consuming import (
-    LEASE,
-    Again,
-    Backend,
-    Consumed,
-    PageConsumer,
-    Step,
-    StreamBacklog,
-)
+from django_counters.contrib.streams import consuming
 from django_counters.contrib.streams.declared import Stream
 from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, Topic, topic_of
 from django_counters.contrib.streams.pages import MessagePage, write_lost
@@ -46,7 +38,7 @@ PATIENCE = 30.0
 AGAIN = 10.0
 
 
-class KafkaConsumer(PageConsumer):
+class KafkaConsumer(consuming.PageConsumer):
     """Counts one topic in one database, as a member of its group. See `PageConsumer`.
 
     Raises:
@@ -62,8 +54,8 @@ class KafkaConsumer(PageConsumer):
         stream: Stream,
         using: str,
         *,
-        lease: float = LEASE,
-        step: Step = lambda name: None,  # noqa: ARG005
+        lease: float = consuming.LEASE,
+        step: consuming.Step = lambda name: None,  # noqa: ARG005
     ) -> None:
         super().__init__(stream, using, lease, step)
         self._topic, self._member = _connected(stream, using)
@@ -88,7 +80,7 @@ class KafkaConsumer(PageConsumer):
         """Leave the group, so that others get the partitions at once."""
         self._member.close()
 
-    def turn(self) -> Consumed:
+    def turn(self) -> consuming.Consumed:
         """Count one page of all assigned partitions, in one transaction.
 
         Raises:
@@ -96,10 +88,10 @@ class KafkaConsumer(PageConsumer):
             CounterUnavailable, OutcomeUnknown: the database or the brokers were lost. You don't
                 have to repair anything.
         """
-        done = Consumed()
+        done = consuming.Consumed()
         try:
             self._take(done)
-        except Again:
+        except consuming.Again:
             # As after each failure, it reads again from the positions.
             pass
         except (Moved, PartitionBusy):
@@ -108,7 +100,7 @@ class KafkaConsumer(PageConsumer):
             done.busy += map(str, sorted(self._next))
         return done
 
-    def _take(self, done: Consumed) -> None:
+    def _take(self, done: consuming.Consumed) -> None:
         if self._stands != self._member.generation:
             self._stand(done)
         # After any error from here on, it reads again from the positions.
@@ -124,7 +116,7 @@ class KafkaConsumer(PageConsumer):
         if not any(has_changed) and not self._is_late(read.messages):
             self._stands = generation
 
-    def _stand(self, done: Consumed) -> None:
+    def _stand(self, done: consuming.Consumed) -> None:
         """Read on from the positions, and drop earlier reads."""
         generation, parts = self._member.generation, sorted(self._member.parts or ())
         topic, known = self._topic.known(), self._positions.of(self._source)
@@ -151,7 +143,7 @@ class KafkaConsumer(PageConsumer):
             raise CounterUnavailable(using=self._source, reason=reason)
         return bool(self._stuck) and not messages and late > AGAIN
 
-    def _count(self, messages: Sequence[Raw], done: Consumed) -> None:
+    def _count(self, messages: Sequence[Raw], done: consuming.Consumed) -> None:
         """Count a page and move the positions, in one transaction."""
         fresh, ends = self._fresh(messages)
         if not fresh:
@@ -195,7 +187,7 @@ class KafkaConsumer(PageConsumer):
         known = self._known[part]
         return Move(self._source, str(part), known.position, after, known.timeline)
 
-    def _look(self, part: int, done: Consumed) -> bool:
+    def _look(self, part: int, done: consuming.Consumed) -> bool:
         """Report why the next offset of a partition is missing.
 
         Returns:
@@ -217,7 +209,7 @@ class KafkaConsumer(PageConsumer):
             done.incidents += self._beyond.tell(str(part), str(at), str(bounds.high))
         return part not in self._stuck
 
-    def _begun(self, part: int, at: Position, topic: str, done: Consumed) -> Position:
+    def _begun(self, part: int, at: Position, topic: str, done: consuming.Consumed) -> Position:
         """Return a partition's position: the first message if the topic was made again."""
         # A user who may not see the topic's id keeps the recorded one.
         if not topic or at.timeline in ("", topic):
@@ -256,7 +248,7 @@ def _topic(stream: Stream) -> Topic:
     return topic_of(stream.location, stream.own)
 
 
-def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[StreamBacklog]:
+def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[consuming.StreamBacklog]:
     from django_counters.contrib.streams.kafka_topic import KafkaTopic
 
     reader = KafkaTopic(_topic(stream))
@@ -264,16 +256,16 @@ def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[StreamBa
         topic = reader.known()
         bounds = reader.bounds(topic.parts)
     except CounterUnavailable as error:
-        yield StreamBacklog(stream.own["TOPIC"], problem=error)
+        yield consuming.StreamBacklog(stream.own["TOPIC"], problem=error)
         return
     for part, (low, high) in bounds.items():
         position = known.get(str(part), Position())
         at = int(position.position or low)
         if at > high or (topic.id and position.timeline not in ("", topic.id)):
-            yield StreamBacklog(str(part), is_beyond=True)
+            yield consuming.StreamBacklog(str(part), is_beyond=True)
             continue
         since = partial(reader.next_time, part, max(at, low))
-        yield StreamBacklog(str(part), messages=high - at, waits=at < high, since=since)
+        yield consuming.StreamBacklog(str(part), messages=high - at, waits=at < high, since=since)
 
 
-BACKEND = Backend(KafkaConsumer, _waiting)
+BACKEND = consuming.Backend(KafkaConsumer, _waiting)

@@ -85,8 +85,13 @@ class Member:
             error = message.error()
             if error is None:
                 read.messages.append(message)
-            else:
-                self._sort(error, message.partition() or 0, read)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                read.ended.add(message.partition() or 0)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                read.outside.add(message.partition() or 0)
+            elif error.code() != KafkaError._MAX_POLL_EXCEEDED:
+                # After that one, the group assigns all partitions again.
+                self._problem = error.str()
         if self._problem and not read.messages:
             problem, self._problem = self._problem, ""
             raise unavailable(self._topic, problem)
@@ -116,15 +121,6 @@ class Member:
         """Leave the group, so that others get the partitions at once."""
         self._consumer.close()
 
-    def _sort(self, error: KafkaError, part: int, read: Read) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            read.ended.add(part)
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            read.outside.add(part)
-        elif error.code() != KafkaError._MAX_POLL_EXCEEDED:
-            # After that one, the group assigns all partitions again.
-            self._problem = error.str()
-
     def _gets(self, consumer: Consumer, assigned: Sequence[TopicPartition]) -> None:
         self.parts = frozenset(partition.partition for partition in assigned)
         self.generation += 1
@@ -140,9 +136,6 @@ class Member:
 
     def _failed(self, error: KafkaError) -> None:
         # librdkafka repairs single connections.
-        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal() or _is_login(error):
+        ends = KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL
+        if error.fatal() or error.code() in ends:
             self._problem = error.str()
-
-
-def _is_login(error: KafkaError) -> bool:
-    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)

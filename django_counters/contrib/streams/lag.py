@@ -60,9 +60,8 @@ class Behind:
 
 def behind(using: str) -> tuple[Behind, ...]:
     """Return each part of each stream that is counted in a database. Queries the streams."""
-    if not getattr(settings, "COUNTERS_STREAMS", None):
-        return ()
-    if not router.allow_migrate_model(using, CounterPosition):
+    is_set = getattr(settings, "COUNTERS_STREAMS", None)
+    if not is_set or not router.allow_migrate_model(using, CounterPosition):
         return ()
     rows = CounterPosition._base_manager.using(using)
     parts: list[Behind] = []

@@ -59,9 +59,8 @@ class Histories:
             incarnations = {page.incarnation for page in publications}
             known = registry.positions(using).among(SOURCE, incarnations)
             before = {part: int(at.position) for part, at in known.items()}
-            self.moves = list(
-                self._sorted(publications, before, registry.kept(SqlBatches, using).now())
-            )
+            now = registry.kept(SqlBatches, using).now()
+            self.moves = list(self._sorted(publications, before, now))
 
     def _sorted(
         self, publications: list[Publication], before: Mapping[str, int], now: datetime
@@ -276,8 +275,7 @@ class MessagePage:
                 refused.append(publication)
         self.repeats = histories.repeats
         moves = [*moves, *histories.moves]
-        cells = self._cells
-        parcel = Parcel("", source, self._sums, cells=cells, strange=strange, moves=moves)
+        parcel = Parcel("", source, self._sums, cells=self._cells, strange=strange, moves=moves)
         landed = landing.land([parcel], divisible=self.messages > 1)
         histories.tell(landed)
         for publication in refused:

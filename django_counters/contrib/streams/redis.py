@@ -121,24 +121,20 @@ class RedisStream:
     def since(self, position: str, most: int) -> Entries:
         """Return the messages from a position on, inclusive; from the first one if it is empty."""
         text = self._client.run(ScriptRun(STREAM, (self.name,), (position or "-", most)))
-        name = self.name
         # Control characters are escaped; other bytes are as they were written.
-        page = [Message(name, offset, fields) for offset, fields in json.loads(text)]
+        page = [Message(self.name, offset, fields) for offset, fields in json.loads(text)]
         return Entries(page, len(page) == most or len(text) > ENOUGH)
 
     def end(self) -> str:
         """Return the id of the last entry that was ever added; empty if there was none."""
         try:
-            reply = self._call("XINFO", "STREAM", self.name)
+            reply = self._client.call("XINFO", "STREAM", self.name, key=self.name)
         except ServerRefused as error:
             if error.message == "no such key":
                 return ""
             raise
-        last = str(dict(_pairs(reply))["last-generated-id"])
+        last = str(dict(zip(reply[::2], reply[1::2], strict=True))["last-generated-id"])
         return "" if last == "0-0" else last
-
-    def _call(self, *words: str | int) -> Any:
-        return self._client.call(*words, key=self.name)
 
 
 class RedisOutlet:
@@ -171,7 +167,3 @@ def _client(location: str) -> Client:
 def milliseconds_of(position: str) -> int:
     """Return when an entry was added, from its id: milliseconds since 1970."""
     return int(position.partition("-")[0])
-
-
-def _pairs(flat: list[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(flat[::2], flat[1::2], strict=True)

@@ -16,15 +16,7 @@ from math import inf
 
 from django.db import DataError
 
-from django_counters.contrib.streams.consuming import (
-    LEASE,
-    Again,
-    Backend,
-    Consumed,
-    PageConsumer,
-    Step,
-    StreamBacklog,
-)
+from django_counters.contrib.streams import consuming
 from django_counters.contrib.streams.declared import Stream
 from django_counters.contrib.streams.pages import MessagePage, write_lost
 from django_counters.contrib.streams.redis import Entries, Message, RedisStream, milliseconds_of
@@ -70,7 +62,7 @@ class Ahead:
         self._beside.shutdown(wait=False, cancel_futures=True)
 
 
-class RedisConsumer(PageConsumer):
+class RedisConsumer(consuming.PageConsumer):
     """Counts one stream in one database. Any number of them work at once. See `PageConsumer`.
 
     Raises:
@@ -82,8 +74,8 @@ class RedisConsumer(PageConsumer):
         stream: Stream,
         using: str,
         *,
-        lease: float = LEASE,
-        step: Step = lambda name: None,  # noqa: ARG005
+        lease: float = consuming.LEASE,
+        step: consuming.Step = lambda name: None,  # noqa: ARG005
     ) -> None:
         super().__init__(stream, using, lease, step)
         self._parts = [RedisStream(stream.location, part) for part in stream.parts]
@@ -100,7 +92,7 @@ class RedisConsumer(PageConsumer):
         """Stop reading ahead. It holds nothing else between turns."""
         self._ahead.close()
 
-    def turn(self) -> Consumed:
+    def turn(self) -> consuming.Consumed:
         """Count one page of each part, each in a transaction of its own.
 
         Raises:
@@ -108,12 +100,12 @@ class RedisConsumer(PageConsumer):
             CounterUnavailable, OutcomeUnknown, Refused: the database or Redis was lost. You don't
                 have to repair anything.
         """
-        done = Consumed()
+        done = consuming.Consumed()
         for part in self._parts:
             self._count_one(part, done)
         return done
 
-    def _count_one(self, part: RedisStream, done: Consumed) -> None:
+    def _count_one(self, part: RedisStream, done: consuming.Consumed) -> None:
         """Count one page of a part, a smaller one if the database refuses it."""
         if part.name not in self._made:
             self._positions.make(self._source, part.name)
@@ -121,13 +113,13 @@ class RedisConsumer(PageConsumer):
         while True:
             try:
                 return self._count(part, done)
-            except Again:
+            except consuming.Again:
                 continue
             except (PartitionBusy, Moved):
                 # The row of the part is held: only a buffer has moved, by another stream.
                 return done.busy.append(part.name)
 
-    def _count(self, part: RedisStream, done: Consumed) -> None:
+    def _count(self, part: RedisStream, done: consuming.Consumed) -> None:
         """Count one page of a part."""
         with self._landing.begun([]):
             position = self._positions.hold(self._source, part.name, self._lease)
@@ -193,25 +185,25 @@ def _order(position: str) -> tuple[int, int]:
     return int(milliseconds), int(number or 0)
 
 
-def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[StreamBacklog]:
+def _waiting(stream: Stream, known: Mapping[str, Position]) -> Iterator[consuming.StreamBacklog]:
     for part in stream.parts:
         try:
             yield _behind(RedisStream(stream.location, part), known.get(part, Position()).position)
         except (CounterUnavailable, OutcomeUnknown, ServerRefused) as error:
-            yield StreamBacklog(part, problem=error)
+            yield consuming.StreamBacklog(part, problem=error)
 
 
-def _behind(reader: RedisStream, position: str) -> StreamBacklog:
+def _behind(reader: RedisStream, position: str) -> consuming.StreamBacklog:
     end = reader.end()
     if is_beyond(position, end):
-        return StreamBacklog(reader.name, is_beyond=True)
+        return consuming.StreamBacklog(reader.name, is_beyond=True)
     # Before the first page, all entries wait.
     begin = position or next((one.offset for one in reader.since("", 1).messages), end)
     if not end:
-        return StreamBacklog(reader.name, timedelta(0))
+        return consuming.StreamBacklog(reader.name, timedelta(0))
     lag = timedelta(milliseconds=milliseconds_of(end) - milliseconds_of(begin))
     oldest = datetime.fromtimestamp(milliseconds_of(begin) / 1000, UTC)
-    return StreamBacklog(reader.name, lag, waits=end != position, since=lambda: oldest)
+    return consuming.StreamBacklog(reader.name, lag, waits=end != position, since=lambda: oldest)
 
 
-BACKEND = Backend(RedisConsumer, _waiting)
+BACKEND = consuming.Backend(RedisConsumer, _waiting)

@@ -22,7 +22,7 @@ from django_counters.stores.sql.session import Block, Session
 from django_counters.stores.sql.tables import NAMED, RecordKeys
 from django_counters.stores.sql.totals import SqlTotals, hex_of
 from django_counters.tables import CounterSource
-from django_counters.types import INT8, KEY_LENGTH, SMALL, Amounts, Cell, Sums, check_key
+from django_counters.types import INT8, KEY_LENGTH, SMALL, Cell, Sums, check_key
 
 # Milliseconds: others may have to wait behind us for as long.
 LOCK_TIMEOUT = 2_000
@@ -67,11 +67,19 @@ class SqlBatches:
             RuntimeError: the caller has a transaction, which could take back what is landed.
             TransactionManagementError: the connection is not in autocommit mode.
         """
-        begins = self._connected()
+        connection = connections[self._using]
+        self._session.connect()
+        if not (connection.autocommit or connection.in_atomic_block):
+            # Django would leave the COMMIT to a caller who may never send it.
+            raise TransactionManagementError("A landing needs a connection in autocommit mode.")
+        begins = self._session.commits_at_once()
         with Block(self._using, self._explain, durable=True):
             # Otherwise it is within the transaction of a test case, which was begun before.
             if begins:
-                self._begin(lock_timeout, statement_timeout)
+                self._session.execute(self._sql.begin)
+                if self._session.dialect.limits_time:
+                    timeouts = (str(lock_timeout), str(statement_timeout))
+                    self._session.run(self._sql.settings, timeouts)
             yield
 
     def now(self) -> datetime:
@@ -104,7 +112,11 @@ class SqlBatches:
         except CounterOverflow:
             over = self._over(fitting)
             refused.update(dict.fromkeys(over, LandingRefusal.OVERFLOW))
-            self._add_the_rest({key: by for key, by in fitting.items() if key not in over})
+            try:
+                self._add({key: by for key, by in fitting.items() if key not in over})
+            except CounterOverflow as error:
+                # The totals are held; the amount pending elsewhere has just changed.
+                raise PartitionBusy(str(error)) from error
         return refused
 
     def land_records(
@@ -187,21 +199,6 @@ class SqlBatches:
         if self._session.commits_at_once():
             raise TransactionManagementError("This is a part of a landing.")
 
-    def _connected(self) -> bool:
-        """Open the connection; whether a transaction that begins now is the outermost."""
-        connection = connections[self._using]
-        self._session.connect()
-        if not (connection.autocommit or connection.in_atomic_block):
-            # Django would leave the COMMIT to a caller who may never send it.
-            raise TransactionManagementError("A landing needs a connection in autocommit mode.")
-        return self._session.commits_at_once()
-
-    def _begin(self, lock_timeout: int, statement_timeout: int) -> None:
-        self._session.execute(self._sql.begin)
-        if self._session.dialect.limits_time:
-            timeouts = (str(lock_timeout), str(statement_timeout))
-            self._session.run(self._sql.settings, timeouts)
-
     def _explain(self, error: Error, committing: bool) -> None:
         """Raise our own error for one of a landing, if it has a name."""
         dialect = self._session.dialect
@@ -218,15 +215,13 @@ class SqlBatches:
     def _over(self, sums: Mapping[str, int]) -> set[str]:
         """Hold all totals, and say which of them the sums do not fit into."""
         self._session.run(self._hold, (self._session.dialect.keys(list(sums)),))
-        found = {str(key): amounts for key, amounts in self._named.read(sums).items()}
-        return {key for key, amounts in found.items() if not _takes(amounts, sums[key])}
-
-    def _add_the_rest(self, sums: Mapping[str, int]) -> None:
-        try:
-            self._add(sums)
-        except CounterOverflow as error:
-            # The totals are held; the amount pending elsewhere has just changed.
-            raise PartitionBusy(str(error)) from error
+        low, high = INT8
+        return {
+            str(key)
+            for key, amounts in self._named.read(sums).items()
+            for number in (amounts.total or 0, amounts.value)
+            if not low <= number + sums[str(key)] <= high
+        }
 
     def _held(self, quoted: Table, keys: RecordKeys, natives: Mapping[str, Any]) -> dict[str, int]:
         """Hold rows; their totals by the text of their keys."""
@@ -248,25 +243,16 @@ def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, LandingRefusal]]:
     for key, by in sums.items():
         usual = key.isascii() and key.isprintable() and 0 < len(key) <= KEY_LENGTH
         usual = usual and " " not in key and -SMALL < by < SMALL
-        reason = None if usual else _why_never(key, by)
-        if reason:
-            yield key, reason
-
-
-def _why_never(key: str, by: int) -> LandingRefusal | None:
-    """Why a named counter cannot take an amount, regardless of its total."""
-    try:
-        check_key(key)
-    except InvalidKey:
-        return LandingRefusal.STRANGE
-    low, high = INT8
-    return None if low <= by <= high else LandingRefusal.OVERFLOW
-
-
-def _takes(amounts: Amounts, by: int) -> bool:
-    """Whether both the total and the value of a named counter can change by an amount."""
-    low, high = INT8
-    return all(low <= number + by <= high for number in (amounts.total or 0, amounts.value))
+        if usual:
+            continue
+        low, high = INT8
+        try:
+            check_key(key)
+        except InvalidKey:
+            yield key, LandingRefusal.STRANGE
+        else:
+            if not low <= by <= high:
+                yield key, LandingRefusal.OVERFLOW
 
 
 def _why_not(

@@ -149,7 +149,13 @@ class SqlTokens:
         rows = self._claims.found(digest)
         if not rows and found:
             return self._entry(token, found, fingerprint, of_entry)
-        return _kept(token, fingerprint, rows)
+        if not rows:
+            raise RetryTransaction(what="the token")
+        ((_, used_for, result),) = rows
+        if bytes(used_for) != fingerprint or not result:
+            raise TokenConflict(token=token.text)
+        kept: Mapping[str, Any] = json.loads(result)
+        return kept
 
     def _entry(
         self, token: Token, found: UUID, fingerprint: bytes, of_entry: Callable[[str, int], bytes]
@@ -184,16 +190,6 @@ class SqlTokens:
         with self._session.translated():
             window = horizon_of(self._session.using).token_window
         return self._claims.prune(self._session.now() - window - 2 * AHEAD)
-
-
-def _kept(token: Token, fingerprint: bytes, rows: Sequence[Any]) -> Mapping[str, Any]:
-    if not rows:
-        raise RetryTransaction(what="the token")
-    ((_, used_for, result),) = rows
-    if bytes(used_for) != fingerprint or not result:
-        raise TokenConflict(token=token.text)
-    kept: Mapping[str, Any] = json.loads(result)
-    return kept
 
 
 # -- The conditions of one database: rows that are made and deleted with the change.

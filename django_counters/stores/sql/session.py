@@ -22,14 +22,7 @@ from django.db.backends.utils import CursorWrapper
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
-from django_counters.errors import (
-    CounterError,
-    CounterUnavailable,
-    FunctionDenied,
-    OutcomeUnknown,
-    ReadOnlyDatabase,
-    RetryTransaction,
-)
+from django_counters import errors
 from django_counters.stores.sql.dialects import DIALECTS, Pending, dialect_of
 from django_counters.stores.sql.dialects.spelling import READ_COMMITTED, ROWS, Either, Together
 from django_counters.tenants import makes_cursors, tenant
@@ -97,7 +90,7 @@ class Block(AbstractContextManager[None]):
             committing = self._commits and error is None
             if committing and connection.connection is not driver:
                 # Django has connected anew, or tried to: that error is not the one of COMMIT.
-                raise OutcomeUnknown(using=self._using) from failure
+                raise errors.OutcomeUnknown(using=self._using) from failure
             if self._own or error is None:
                 # Before COMMIT it is known that nothing was counted; in COMMIT it may not be.
                 self._explain(failure, committing)
@@ -105,7 +98,7 @@ class Block(AbstractContextManager[None]):
         finally:
             self._leave()
             self._is_open = False
-        if self._own and isinstance(error, Error) and not isinstance(error, CounterError):
+        if self._own and isinstance(error, Error) and not isinstance(error, errors.CounterError):
             self._explain(error, False)
 
     def __del__(self) -> None:
@@ -269,7 +262,11 @@ class KeptCursor(threading.local):
         connection.close_if_health_check_failed()
         connection.ensure_connection()
         backend: Any = type(connection)
-        if connection.queries_logged or _is_looked_at(connection) or makes_cursors(backend):
+        # A tool may have put its own ``cursor`` there. A method of the class is none: Django leaves
+        # one there after a test case.
+        put = vars(connection).get("cursor")
+        is_looked_at = put is not None and getattr(put, "__func__", None) is not backend.cursor
+        if connection.queries_logged or is_looked_at or makes_cursors(backend):
             return Kept(connection.cursor())
         kept, self.kept = self.kept, None
         # The driver's connection may have been closed and opened again since.
@@ -287,20 +284,10 @@ class KeptCursor(threading.local):
             self.kept = kept
 
 
-def _is_looked_at(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a tool has put its own ``cursor`` onto a connection.
-
-    A method of the connection's own class is none: Django leaves one there after a test case.
-    """
-    put = vars(connection).get("cursor")
-    return put is not None and getattr(put, "__func__", None) is not type(connection).cursor
-
-
 def _wire(cursor: CursorWrapper) -> Wire | None:
     """The layer below a cursor of psycopg, which is optional."""
-    if not _UNTRACED or type(cursor) is not CursorWrapper or not apps.ready:
-        return None
-    if cursor.db.Database.__name__ != "psycopg":
+    is_plain = _UNTRACED and type(cursor) is CursorWrapper and apps.ready
+    if not is_plain or cursor.db.Database.__name__ != "psycopg":
         return None
     from django_counters.stores.sql.wire import wire_of
 
@@ -346,7 +333,7 @@ class Session:
             yield
         except Error as error:
             if self.dialect.unserializable(error):
-                raise RetryTransaction(what=what) from error
+                raise errors.RetryTransaction(what=what) from error
             raise
 
     @contextmanager
@@ -382,7 +369,7 @@ class Session:
         just after it has committed.
         """
         if committing and (self.dialect.unexplained(error) or self.dialect.cancelled(error)):
-            raise OutcomeUnknown(using=self.using) from error
+            raise errors.OutcomeUnknown(using=self.using) from error
         self._raise_translated(error, unknown=committing)
 
     @contextmanager
@@ -391,7 +378,7 @@ class Session:
         self.connect()
         try:
             yield
-        except CounterError:
+        except errors.CounterError:
             raise
         except Error as error:
             self.translate(error)
@@ -449,7 +436,7 @@ class Session:
             unknown = writes and sends and commits
             if unknown and not kept.tells_all and self.dialect.cancelled(error):
                 # The driver's cursor does not tell whether the statement was done before.
-                raise OutcomeUnknown(using=self.using) from error
+                raise errors.OutcomeUnknown(using=self.using) from error
             self._raise_translated(error, unknown=unknown)
             raise
         if len(rows) < 2:
@@ -476,17 +463,17 @@ class Session:
     def _raise_translated(self, error: Error, *, unknown: bool) -> None:
         """Raise our own error for one that has a name; ``unknown``: it may have been counted."""
         if self.dialect.read_only(error):
-            raise ReadOnlyDatabase(using=self.using) from error
+            raise errors.ReadOnlyDatabase(using=self.using) from error
         if function := self.dialect.refused_function(error):
-            raise FunctionDenied(using=self.using, function=function) from error
+            raise errors.FunctionDenied(using=self.using, function=function) from error
         if self.dialect.lost(error):
             raise (
-                OutcomeUnknown(using=self.using) if unknown else self._unreachable(error)
+                errors.OutcomeUnknown(using=self.using) if unknown else self._unreachable(error)
             ) from error
 
-    def _unreachable(self, error: Error) -> CounterUnavailable:
+    def _unreachable(self, error: Error) -> errors.CounterUnavailable:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        return CounterUnavailable(using=self.using, reason=reason.rstrip("."))
+        return errors.CounterUnavailable(using=self.using, reason=reason.rstrip("."))
 
 
 class Owner:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
+from django_counters.stores.sql.dialects import totals as standard
 from django_counters.stores.sql.dialects.cells import Cells
 from django_counters.stores.sql.dialects.claims import (
     ClaimSql,
@@ -15,14 +16,6 @@ from django_counters.stores.sql.dialects.claims import (
     Positions,
 )
 from django_counters.stores.sql.dialects.spelling import Spelling, Table
-from django_counters.stores.sql.dialects.totals import (
-    Fold,
-    NamedTotals,
-    Reads,
-    Rights,
-    SpreadStatements,
-    Totals,
-)
 
 
 class Errors:
@@ -160,25 +153,25 @@ class Dialect(Spelling, Errors):
         """Wait no longer within the transaction. Parameters: a duration."""
         raise NotImplementedError
 
-    def totals(self, table: Table) -> Totals:
+    def totals(self, table: Table) -> standard.Totals:
         """The statements that change totals in place."""
-        return NamedTotals(self, table) if table.inserts else Totals(self, table)
+        return standard.NamedTotals(self, table) if table.inserts else standard.Totals(self, table)
 
-    def reads(self, table: Table) -> Reads:
+    def reads(self, table: Table) -> standard.Reads:
         """The statements that read totals and the amount that waits for them."""
-        return Reads(self, table)
+        return standard.Reads(self, table)
 
-    def spread(self, table: Table, cap: int) -> SpreadStatements:
+    def spread(self, table: Table, cap: int) -> standard.SpreadStatements:
         """The statements that let increments wait in at most ``cap`` rows of their own."""
-        return SpreadStatements(self, table, cap)
+        return standard.SpreadStatements(self, table, cap)
 
-    def rights(self, table: Table, cap: int) -> Rights:
+    def rights(self, table: Table, cap: int) -> standard.Rights:
         """The same where there is a floor; as it stands here, for databases with one writer."""
-        return Rights(self, table, self.spread(table, cap))
+        return standard.Rights(self, table, self.spread(table, cap))
 
-    def fold(self, table: Table, key_type: str) -> Fold:
+    def fold(self, table: Table, key_type: str) -> standard.Fold:
         """The statements of a rollup; the type of the keys."""
-        return Fold(self, table, key_type)
+        return standard.Fold(self, table, key_type)
 
     def chosen(self, query: str, tables: Sequence[Table]) -> str:
         """Add to columns of one table, in all rows that a query selects, or in none.

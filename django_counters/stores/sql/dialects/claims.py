@@ -168,11 +168,7 @@ class LandingStatements:
 
     # Where transactions keep one snapshot, what another landing has just written is an error.
     begin = READ_COMMITTED
-    settings: str
-    settled: str
-    may_ask: str
-    whole: str
-    part: str
+    settings = settled = may_ask = whole = part = ""
 
     def __init__(self, spelling: Spelling) -> None:
         self.together = (
@@ -228,14 +224,7 @@ class Conditions:
         return held if self._in.kept and table.value and table.pending.record else ""
 
     def totals(
-        self,
-        kind: ConditionKind,  # noqa: ARG002
-        sql: Totals,  # noqa: ARG002
-        table: Table,  # noqa: ARG002
-        one: str,  # noqa: ARG002
-        by: int,  # noqa: ARG002
-        *,
-        alone: bool,  # noqa: ARG002
+        self, kind: ConditionKind, sql: Totals, table: Table, one: str, by: int, *, alone: bool
     ) -> str | None:
         """Return one statement that adds one to a total, or takes one away, on a condition.
 
@@ -252,13 +241,13 @@ class Conditions:
 
     def spread(
         self,
-        kind: ConditionKind,  # noqa: ARG002
-        sql: SpreadStatements,  # noqa: ARG002
-        table: Table,  # noqa: ARG002
-        one: str,  # noqa: ARG002
-        by: int,  # noqa: ARG002
+        kind: ConditionKind,
+        sql: SpreadStatements,
+        table: Table,
+        one: str,
+        by: int,
         *,
-        alone: bool,  # noqa: ARG002
+        alone: bool,
     ) -> str | None:
         """Return one statement that does the same if increments wait.
 

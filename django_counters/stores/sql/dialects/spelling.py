@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Self
 from uuid import UUID
@@ -140,6 +140,13 @@ class Either(str):
 
     make: str
     patient: str
+
+
+def plain(given: Any) -> Any:
+    """A value as columns hold it that have no type for a moment (in UTC, no zone) or a token."""
+    if isinstance(given, datetime):
+        return str(given.astimezone(UTC).replace(tzinfo=None))
+    return given.hex if isinstance(given, UUID) else given
 
 
 class Spelling(ABC):

@@ -210,14 +210,11 @@ class Totals:
         return self._change("<=" if by > 0 else ">=", str(by), also=f" AND {condition}")
 
     def _change(
-        self,
-        comparison: str,
-        by: str = "%s",
-        limit: str = "%s",
-        *,
-        asks: bool = True,
-        also: str = "",
+        self, comparison: str, by: str = "%s", limit: str = "%s", asks: bool = True, also: str = ""
     ) -> str:
+        return self._changing(comparison, by, limit, asks, also)
+
+    def _changing(self, comparison: str, by: str, limit: str, asks: bool, also: str) -> str:
         """Add, where the row exists and allows it. Parameters: by, limit, key."""
         table = self._table
         touched = f", {table.touched} = {self._in.now}" if table.touched else ""
@@ -234,15 +231,7 @@ class NamedTotals(Totals):
 
     addressed = False
 
-    def _change(
-        self,
-        comparison: str,
-        by: str = "%s",
-        limit: str = "%s",
-        *,
-        asks: bool = True,
-        also: str = "",  # noqa: ARG002 - what needs it is a function
-    ) -> str:
+    def _changing(self, comparison: str, by: str, limit: str, asks: bool, also: str) -> str:  # noqa: ARG002 - what needs it is a function
         """Insert or add, where the present value allows it. Parameters: by, limit, key."""
         table, typed = self._table, self._in.typed
         outside = self._in.from_outside("s.k", "s.by")
@@ -308,36 +297,21 @@ class Reads:
     @cached_property
     def many(self) -> str:
         """Many counters. Parameters: the scope, keys; of named counters keys, `asked` times."""
-        if not self._table.value:
-            return self._many_in_slots()
-        return self._many_of_records() if self._table.pending.record else self._many_named()
-
-    def _both(self) -> str:
-        number, value = self._table.pending.number, self._table.pending.value
-        return (
-            f"SUM(CASE WHEN {number} = {TOTAL} THEN {value} END), "
-            f"SUM(CASE WHEN {number} <> {TOTAL} THEN {value} END)"
-        )
-
-    def _many_in_slots(self) -> str:
-        kind, record, name = self._table.pending.owner
-        return (
-            f"SELECT {record}, {self._both()} FROM {self._table.pending.name} WHERE {kind} = %s "
-            f"AND {name} = %s AND {record} {self._in.among()} GROUP BY {record}"
-        )
-
-    def _many_of_records(self) -> str:
-        table, pending = self._table, self._table.pending
-        kind, record, name = pending.owner
-        return (
-            f"SELECT t.{table.key}, t.{table.value}, (SELECT SUM({pending.value}) "
-            f"FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
-            f"AND {record} = {self._in.as_text(f't.{table.key}')}) "
-            f"FROM {table.name} t WHERE t.{table.key} {self._in.among()}"
-        )
-
-    def _many_named(self) -> str:
         table, pending, among = self._table, self._table.pending, self._in.among()
+        if not table.value:
+            kind, record, name = pending.owner
+            return (
+                f"SELECT {record}, {self._both()} FROM {pending.name} WHERE {kind} = %s "
+                f"AND {name} = %s AND {record} {among} GROUP BY {record}"
+            )
+        if pending.record:
+            kind, record, name = pending.owner
+            return (
+                f"SELECT t.{table.key}, t.{table.value}, (SELECT SUM({pending.value}) "
+                f"FROM {pending.name} WHERE {kind} = %s AND {name} = %s "
+                f"AND {record} = {self._in.as_text(f't.{table.key}')}) "
+                f"FROM {table.name} t WHERE t.{table.key} {among}"
+            )
         (key,) = pending.owner
         tails = f" UNION ALL {self._in.tails()}" if self._has_tail else ""
         return (
@@ -346,6 +320,13 @@ class Reads:
             f"FROM {table.name} WHERE {table.key} {among} UNION ALL "
             f"SELECT {key}, NULL, {pending.value} FROM {pending.name} WHERE {key} {among}"
             f"{tails}) u GROUP BY {key}"
+        )
+
+    def _both(self) -> str:
+        number, value = self._table.pending.number, self._table.pending.value
+        return (
+            f"SUM(CASE WHEN {number} = {TOTAL} THEN {value} END), "
+            f"SUM(CASE WHEN {number} <> {TOTAL} THEN {value} END)"
         )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NoReturn
 from uuid import UUID
@@ -16,20 +16,8 @@ from django_counters.measure import Kind, RowColumn
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.cells import Cells, names
 from django_counters.stores.sql.dialects.claims import POSITIONS, LandingStatements, Positions
-from django_counters.stores.sql.dialects.mysql.statements import (
-    BY_KEY,
-    FOUND,
-    ROOM,
-    TEXT,
-    MysqlClaims,
-    MysqlFold,
-    MysqlRights,
-    MysqlSpread,
-    delete_some,
-    named_by,
-    totals,
-)
-from django_counters.stores.sql.dialects.spelling import Spelling, Table, Together
+from django_counters.stores.sql.dialects.mysql import statements
+from django_counters.stores.sql.dialects.spelling import Spelling, Table, Together, plain
 from django_counters.stores.sql.dialects.totals import Fold, Rights, SpreadStatements, Totals
 
 _POSTGRESQL = "on MySQL and MariaDB. Use PostgreSQL"
@@ -140,7 +128,8 @@ class MysqlPositions(Positions):
             f"SELECT COUNT(*) INTO @djc_there FROM {POSITIONS} "
             "WHERE source = @djc_source AND part = @djc_part; "
             f"{_INTO} SELECT @djc_source, @djc_part, '', '', {now} FROM DUAL "
-            f"WHERE @djc_there = 0 ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; {FOUND}"
+            f"WHERE @djc_there = 0 ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; "
+            f"{statements.FOUND}"
         )
         given = spelling.rows(
             source="text", part="text", before="text", after="text", line="text"
@@ -152,14 +141,14 @@ class MysqlPositions(Positions):
         )
         # A row that is to begin is made at its place, and then is moved from there like others.
         self.move = Together(
-            f"{ROOM}SET @djc_rows = %s; "
+            f"{statements.ROOM}SET @djc_rows = %s; "
             f"{_INTO} SELECT u.source, u.part, '', u.line, {now} FROM {given} "
             f"WHERE u.`before` = '' ORDER BY u.source, u.part "
             f"ON DUPLICATE KEY UPDATE source = {POSITIONS}.source; "
             "SELECT JSON_ARRAYAGG(JSON_ARRAY(p.source, p.part, u.`after`, u.line)) INTO @djc_moved "
-            f"FROM {given} STRAIGHT_JOIN {POSITIONS} p {BY_KEY} ON {there} "
+            f"FROM {given} STRAIGHT_JOIN {POSITIONS} p {statements.BY_KEY} ON {there} "
             f"WHERE {moves} FOR UPDATE; "
-            f"UPDATE {self._moved()} STRAIGHT_JOIN {POSITIONS} p {BY_KEY} ON {there} "
+            f"UPDATE {self._moved()} STRAIGHT_JOIN {POSITIONS} p {statements.BY_KEY} ON {there} "
             f"SET p.position = u.`after`, p.timeline = u.line, p.moved_at = {now}; "
             f"SELECT u.source, u.part FROM {self._moved()}"
         )
@@ -176,7 +165,7 @@ class MysqlPositions(Positions):
         )
         self.relabel = (
             f"UPDATE {POSITIONS} SET timeline = %s WHERE {_ONE} AND {_exact('timeline')} "
-            f"IN ({_exact('%s')}, {_exact('%s')}); {FOUND}"
+            f"IN ({_exact('%s')}, {_exact('%s')}); {statements.FOUND}"
         )
         self.touch = (
             f"{_INTO} VALUES (%s, %s, '', '', {now}) "
@@ -186,7 +175,7 @@ class MysqlPositions(Positions):
     @staticmethod
     def _moved() -> str:
         columns = ("source", "part", "`after`", "line")
-        each = (f"{name} {TEXT} PATH '$[{n}]'" for n, name in enumerate(columns))
+        each = (f"{name} {statements.TEXT} PATH '$[{n}]'" for n, name in enumerate(columns))
         return f"JSON_TABLE(@djc_moved, '$[*]' COLUMNS ({', '.join(each)})) AS u"
 
 
@@ -204,7 +193,7 @@ class MysqlCells(Cells):
 
     def delete_some(self, table: str, columns: Sequence[RowColumn], which: str) -> str:
         """Delete some rows of a table with this primary key."""
-        return delete_some(table, which, "1", named_by=named_by(columns))
+        return statements.delete_some(table, which, "1", named_by=statements.named_by(columns))
 
     def drain(self, kind: Kind) -> str:
         """Delete some unlocked rows of a kind, and return them."""
@@ -232,7 +221,7 @@ class MysqlLanding(LandingStatements):
 
 
 _TYPES = {
-    "text": TEXT,
+    "text": statements.TEXT,
     "timestamptz": "DATETIME(6)",
     "numeric": "DECIMAL(40, 0)",
 }
@@ -283,7 +272,7 @@ class MySQL(Dialect):
     kept = " FOR UPDATE"
     array, gathered = "JSON_ARRAY", "JSON_ARRAYAGG"
 
-    claims = MysqlClaims
+    claims = statements.MysqlClaims
     ledger = "django_counters.ledger.sql.NoLedger"
 
     def __init__(self) -> None:
@@ -293,9 +282,7 @@ class MySQL(Dialect):
         self.landing = MysqlLanding(self)
         self.positions = MysqlPositions(self)
 
-    def unfit(self, connection: Any) -> Iterable[str]:
-        """What keeps counters from being right there."""
-        return unfit(connection)
+    unfit = staticmethod(unfit)
 
     def code(self, error: Exception) -> str:
         """The number of an error; empty where the driver has none."""
@@ -358,7 +345,7 @@ class MySQL(Dialect):
 
     def delete_some(self, table: str, which: str, returning: str = "1") -> str:
         """Delete some rows that nobody holds."""
-        return delete_some(table, which, returning)
+        return statements.delete_some(table, which, returning)
 
     def keys(self, keys: Sequence[object]) -> tuple[object, ...]:
         """A list in parentheses; an empty one would be none."""
@@ -372,13 +359,13 @@ class MySQL(Dialect):
         """The same, of pairs."""
         return self.columns(list(sums.items()))
 
-    def moment(self, moment: datetime) -> str:
+    def moment(self, moment: datetime) -> Any:
         """As columns hold it: in UTC, without its zone."""
-        return str(moment.astimezone(UTC).replace(tzinfo=None))
+        return plain(moment)
 
-    def token(self, token: UUID) -> str:
+    def token(self, token: UUID) -> Any:
         """As columns hold it."""
-        return token.hex
+        return plain(token)
 
     def whole(self, number: str) -> str:
         """A sum as a number of 64 bits."""
@@ -386,19 +373,20 @@ class MySQL(Dialect):
 
     def totals(self, table: Table) -> Totals:
         """The statements that change totals in place."""
-        return totals(self, table)
+        made = statements.MysqlNamedTotals if table.inserts else statements.MysqlTotals
+        return made(self, table)
 
     def spread(self, table: Table, cap: int) -> SpreadStatements:
         """The statements that let increments wait in rows of their own."""
-        return MysqlSpread(self, table, cap)
+        return statements.MysqlSpread(self, table, cap)
 
     def rights(self, table: Table, cap: int) -> Rights:
         """The statements that let increments wait where there is a floor."""
-        return MysqlRights(self, table, MysqlSpread(self, table, cap))
+        return statements.MysqlRights(self, table, statements.MysqlSpread(self, table, cap))
 
     def fold(self, table: Table, key_type: str) -> Fold:
         """The statements of a rollup."""
-        return MysqlFold(self, table, key_type)
+        return statements.MysqlFold(self, table, key_type)
 
     @staticmethod
     def _column(kind: str) -> str:

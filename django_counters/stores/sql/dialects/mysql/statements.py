@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django_counters.effects import kinds
 from django_counters.measure import RowColumn
-from django_counters.stores.sql.dialects.claims import (
-    BATCHES,
-    POSITIONS,
-    SOURCES,
-    ClaimSql,
-    ClaimTable,
-)
+from django_counters.stores.sql.dialects import claims
+from django_counters.stores.sql.dialects import totals as standard
 from django_counters.stores.sql.dialects.spelling import (
     HORIZON,
     TOKENS,
     TOTAL,
     Either,
-    Spelling,
-    Table,
     Together,
-)
-from django_counters.stores.sql.dialects.totals import (
-    Fold,
-    NamedTotals,
-    Rights,
-    SpreadStatements,
-    Totals,
+    plain,
 )
 
 # Waiting.
@@ -72,10 +58,10 @@ def named_by(columns: Iterable[RowColumn]) -> Mapping[str, str]:
 
 # The primary keys of tables of which some rows are deleted, beside those of kinds.
 _NAMED_BY: Mapping[str, Mapping[str, str]] = {
-    POSITIONS: {"source": _KEY, "part": _KEY},
+    claims.POSITIONS: {"source": _KEY, "part": _KEY},
     TOKENS: {"digest": _DIGITS},
-    BATCHES: {"generation": _DIGITS},
-    SOURCES: {"source": _KEY, "slot": _NUMBER},
+    claims.BATCHES: {"generation": _DIGITS},
+    claims.SOURCES: {"source": _KEY, "slot": _NUMBER},
 }
 
 
@@ -130,18 +116,10 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 KEPT = "CAST(LAST_INSERT_ID() AS SIGNED)"
 
 
-class MysqlTotals(Totals):
+class MysqlTotals(standard.Totals):
     """Changes totals whose rows others insert."""
 
-    def _change(
-        self,
-        comparison: str,
-        by: str = "%s",
-        limit: str = "%s",
-        *,
-        asks: bool = True,
-        also: str = "",
-    ) -> str:
+    def _changing(self, comparison: str, by: str, limit: str, asks: bool, also: str) -> str:
         """Add, where the row exists and allows it."""
         table = self._table
         # The column may be one without a sign.
@@ -155,18 +133,10 @@ class MysqlTotals(Totals):
         )
 
 
-class MysqlNamedTotals(NamedTotals):
+class MysqlNamedTotals(standard.NamedTotals):
     """Changes totals, and makes those that are missing."""
 
-    def _change(
-        self,
-        comparison: str,
-        by: str = "%s",
-        limit: str = "%s",
-        *,
-        asks: bool = True,
-        also: str = "",  # noqa: ARG002 - no actor counts in one statement
-    ) -> str:
+    def _changing(self, comparison: str, by: str, limit: str, asks: bool, also: str) -> str:  # noqa: ARG002 - no actor counts in one statement
         """Add, or insert where there is no row yet, if the value allows it.
 
         An INSERT waits for nobody. If the first transaction to insert a row rolls back, all that
@@ -174,7 +144,9 @@ class MysqlNamedTotals(NamedTotals):
         """
         table = self._table
         given = f"SET @djc_by = {by}, @djc_bound = {limit}, @djc_key = %s; "
-        waits = f" AND {self._nothing_waits}" if asks else ""
+        pending, (key,) = table.pending, table.pending.owner
+        waiting = f"SELECT 1 FROM {pending.name} s WHERE s.{key} = @djc_key"
+        waits = f" AND NOT EXISTS ({waiting})" if asks else ""
         admits = f"{table.value} {comparison} @djc_bound{waits}"
         change = (
             f"{given}UPDATE {table.name} SET {table.touched} = {self._in.now}, "
@@ -187,7 +159,9 @@ class MysqlNamedTotals(NamedTotals):
             f"{given}SET @djc_refused = NULL; SELECT 1 INTO @djc_refused FROM {table.name} "
             f"WHERE {table.key} = @djc_key AND NOT ({admits}); "
         )
-        asked = f"{self._admitted(comparison)}{waits}" if asks else "true"
+        # A row is inserted only with a value that its bounds admit.
+        there = f"SELECT 1 FROM {table.name} p WHERE p.{table.key} = @djc_key"
+        asked = f"(0 {comparison} @djc_bound OR EXISTS ({there})){waits}" if asks else "true"
         made = self._made(comparison, f"@djc_refused IS NULL AND {asked}")
         return Either(change, f"{looks}{at_most(0)}{made}", f"{looks}{made}")
 
@@ -211,21 +185,6 @@ class MysqlNamedTotals(NamedTotals):
             f"SELECT IF(ROW_COUNT() = 2, {KEPT}, @djc_by) FROM DUAL "
             "WHERE ROW_COUNT() = 2 OR (ROW_COUNT() = 1 AND LAST_INSERT_ID() = 1)"
         )
-
-    def _admitted(self, comparison: str) -> str:
-        """A row is inserted only with a value that its bounds admit."""
-        table = self._table
-        return (
-            f"(0 {comparison} @djc_bound OR EXISTS (SELECT 1 FROM {table.name} p "
-            f"WHERE p.{table.key} = @djc_key))"
-        )
-
-    @property
-    def _nothing_waits(self) -> str:
-        """Nothing waits elsewhere for the counter."""
-        pending = self._table.pending
-        (key,) = pending.owner
-        return f"NOT EXISTS (SELECT 1 FROM {pending.name} s WHERE s.{key} = @djc_key)"
 
     @cached_property
     def add_many(self) -> str:
@@ -251,15 +210,10 @@ class MysqlNamedTotals(NamedTotals):
         )
 
 
-def totals(spelling: Spelling, table: Table) -> Totals:
-    """The statements that change totals in place."""
-    return (MysqlNamedTotals if table.inserts else MysqlTotals)(spelling, table)
-
-
 # Increments that wait in rows of their own: each connection has one of them.
 
 
-class MysqlSpread(SpreadStatements):
+class MysqlSpread(standard.SpreadStatements):
     """Adds to the row that has the number of the connection, or to the one that is wanted."""
 
     @cached_property
@@ -345,7 +299,7 @@ class MysqlSpread(SpreadStatements):
         )
 
 
-class MysqlRights(Rights):
+class MysqlRights(standard.Rights):
     """Takes from a row that nobody holds and that has enough: at best that of the connection.
 
     Whoever finds none holds none: so it may wait for the total, then for all rows.
@@ -453,7 +407,7 @@ def _a_row_for_each(given: str) -> str:
     )
 
 
-class MysqlFold(Fold):
+class MysqlFold(standard.Fold):
     """The statements of a rollup. A row is deleted when it is held, and has been read then."""
 
     @cached_property
@@ -535,16 +489,18 @@ class MysqlFold(Fold):
         """Delete rows; parameters: the scope, and those of the condition."""
         pending, scoped = self._table.pending, self._scoped()
         record = pending.record
+        has_sums = "u.d" in columns
+        value, d = (f", p.{pending.value}", ", d BIGINT PATH '$[2]'") if has_sums else ("", "")
         gone = (
             f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {TEXT} PATH '$[0]', "
-            "n BIGINT PATH '$[1]', d BIGINT PATH '$[2]')) AS u"
+            f"n BIGINT PATH '$[1]'{d})) AS u"
         )
         scope = "SET @djc_kind = %s, @djc_name = %s; " if record else ""
         for name in ("@djc_kind", "@djc_name") if record else ():
             scoped = scoped.replace("%s", name, 1)
         return Together(
-            f"{ROOM}{scope}SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number}, "
-            f"p.{pending.value})) INTO @djc_rows FROM {pending.name} p "
+            f"{ROOM}{scope}SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number}"
+            f"{value})) INTO @djc_rows FROM {pending.name} p "
             f"WHERE {scoped} AND {which} FOR UPDATE{skipping}; "
             f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p {BY_KEY} "
             f"ON {scoped} AND p.{self._key} = u.k AND p.{pending.number} = u.n; "
@@ -580,25 +536,13 @@ class MysqlFold(Fold):
     @cached_property
     def orphans(self) -> str:
         """Delete what waits for records that are no more. A row for each."""
-        table, pending = self._table, self._table.pending
-        scoped = self._scoped().replace("%s", "@djc_kind", 1).replace("%s", "@djc_name", 1)
+        table = self._table
         record = (
             f"SELECT 1 FROM {table.name} t WHERE t.{table.key} {self._in.among(self._type)} "
             f"AND {self._in.as_text(f't.{table.key}')} = p.{self._key}"
         )
-        gone = (
-            f"JSON_TABLE(@djc_rows, '$[*]' COLUMNS (k {TEXT} PATH '$[0]', "
-            "n BIGINT PATH '$[1]')) AS u"
-        )
-        return Together(
-            f"{ROOM}SET @djc_kind = %s, @djc_name = %s; "
-            f"SELECT JSON_ARRAYAGG(JSON_ARRAY(p.{self._key}, p.{pending.number})) INTO @djc_rows "
-            f"FROM {pending.name} p WHERE {scoped} AND p.{self._key} IN %s "
-            f"AND NOT EXISTS ({record}) FOR UPDATE{self._in.skipping}; "
-            f"DELETE p FROM {gone} STRAIGHT_JOIN {pending.name} p {BY_KEY} "
-            f"ON {scoped} AND p.{self._key} = u.k AND p.{pending.number} = u.n; "
-            f"SELECT 1 FROM {gone}"
-        )
+        which = f"p.{self._key} IN %s AND NOT EXISTS ({record})"
+        return self._gone(which, self._in.skipping, "1")
 
 
 # Claims: the second to insert a name waits for the first one to commit or not.
@@ -611,7 +555,7 @@ _FRESH = (
 )
 
 
-class MysqlClaims(ClaimSql):
+class MysqlClaims(claims.ClaimSql):
     """Claims of MySQL.
 
     A row that is there counts as affected whether it changes or not, so each says by
@@ -621,7 +565,7 @@ class MysqlClaims(ClaimSql):
     now = NOW
     holding = " FOR UPDATE"
 
-    def __init__(self, table: ClaimTable) -> None:
+    def __init__(self, table: claims.ClaimTable) -> None:
         columns = [f"`{column}`" for column in table.columns]
         names, first = columns[: table.keys], columns[0]
         self.keys = table.keys
@@ -660,7 +604,7 @@ class MysqlClaims(ClaimSql):
         for row in ordered:
             given, beside = row[: len(row) - self._beside], row[len(row) - self._beside :]
             # Of a token and its moment the window needs the moment alone.
-            params += map(_plain, (*beside[1:], *given))
+            params += map(plain, (*beside[1:], *given))
         names = json.dumps([_hex(row[0]) for row in ordered])
         told = (
             "SELECT u.k FROM JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, "
@@ -676,13 +620,7 @@ class MysqlClaims(ClaimSql):
 
     def values(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
         """The parameters of rows."""
-        return [_plain(given) for row in rows for given in row]
-
-
-def _plain(given: Any) -> Any:
-    if isinstance(given, datetime):
-        return str(given.astimezone(UTC).replace(tzinfo=None))
-    return given.hex if isinstance(given, UUID) else given
+        return [plain(given) for row in rows for given in row]
 
 
 def _hex(name: Any) -> str:

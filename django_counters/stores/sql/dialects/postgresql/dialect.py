@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.claims import BATCHES, LandingStatements
+from django_counters.stores.sql.dialects.postgresql import statements
 from django_counters.stores.sql.dialects.postgresql.cells import GUARD_REFUSED, PostgresCells
-from django_counters.stores.sql.dialects.postgresql.functions import install, refused_function
-from django_counters.stores.sql.dialects.postgresql.statements import (
-    FunctionReads,
-    FunctionTotals,
-    GroupedFold,
-    PostgresClaims,
-    PostgresConditions,
-    ShardRights,
-    Shards,
-    SlotRights,
-    SlotStatements,
-    address_of,
-    chosen,
-)
+from django_counters.stores.sql.dialects.postgresql.functions import install
 from django_counters.stores.sql.dialects.spelling import HORIZON, Table
 from django_counters.stores.sql.dialects.totals import Fold, Reads, Rights, SpreadStatements, Totals
 
@@ -81,18 +70,16 @@ class PostgreSQL(Dialect):
     earliest = "'-infinity'"
     array, gathered = "jsonb_build_array", "jsonb_agg"
 
-    claims = PostgresClaims
+    claims = statements.PostgresClaims
     ledger = "django_counters.ledger.postgresql.PostgresLedger"
 
     def __init__(self) -> None:
         super().__init__()
         self.cells = PostgresCells(self)
-        self.conditions = PostgresConditions(self)
+        self.conditions = statements.PostgresConditions(self)
         self.landing = PostgresLanding(self)
 
-    def install(self, using: str) -> None:
-        """Make the functions of this version."""
-        install(using)
+    install = staticmethod(install)
 
     def guard_numbers(self, error: Exception) -> tuple[int, ...] | None:
         """The numbers of a guard that refused a change."""
@@ -103,7 +90,9 @@ class PostgreSQL(Dialect):
 
     def refused_function(self, error: Exception) -> str:
         """The function that the role may not execute; empty where it is another error."""
-        return refused_function(error) if self.code(error) == "42501" else ""
+        is_refused = self.code(error) == "42501"
+        found = re.search(r"\bdjango_counters_\w+", str(error)) if is_refused else None
+        return found[0] if found else ""
 
     def refused_by(self, error: Exception) -> str | None:
         """The constraint that refused a row; empty where no partition takes it."""
@@ -156,7 +145,7 @@ class PostgreSQL(Dialect):
 
     def waits_for(self, table: Table) -> str:
         """Whether something is pending for the record of a row."""
-        return f"django_counters_waits({address_of(table)})"
+        return f"django_counters_waits({statements.address_of(table)})"
 
     def tail_of(self, key: str) -> str:
         """The amount that waits in the ledger for one counter."""
@@ -187,25 +176,24 @@ class PostgreSQL(Dialect):
 
     def totals(self, table: Table) -> Totals:
         """The statements that change totals in place."""
-        return FunctionTotals(self, table) if table.inserts else Totals(self, table)
+        return (statements.FunctionTotals if table.inserts else Totals)(self, table)
 
     def reads(self, table: Table) -> Reads:
         """The statements that read totals and the amount that waits for them."""
-        return Reads(self, table) if table.pending.record else FunctionReads(self, table)
+        return (Reads if table.pending.record else statements.FunctionReads)(self, table)
 
     def spread(self, table: Table, cap: int) -> SpreadStatements:
         """The statements that let increments wait in rows of their own."""
-        return (SlotStatements if table.pending.record else Shards)(self, table, cap)
+        made = statements.SlotStatements if table.pending.record else statements.Shards
+        return made(self, table, cap)
 
     def rights(self, table: Table, cap: int) -> Rights:
         """The statements that let increments wait where there is a floor."""
-        made = SlotRights if table.pending.record else ShardRights
+        made = statements.SlotRights if table.pending.record else statements.ShardRights
         return made(self, table, self.spread(table, cap))
 
     def fold(self, table: Table, key_type: str) -> Fold:
         """The statements of a rollup."""
-        return GroupedFold(self, table, key_type)
+        return statements.GroupedFold(self, table, key_type)
 
-    def chosen(self, query: str, tables: Sequence[Table]) -> str:
-        """Add to columns of one table, in all rows that a query selects, or in none."""
-        return chosen(query, tables)
+    chosen = staticmethod(statements.chosen)

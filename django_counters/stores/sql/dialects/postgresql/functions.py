@@ -589,9 +589,3 @@ def _grant(cursor: CursorWrapper, grants: Sequence[tuple[str, str | None]]) -> N
     for signature, grantee in grants:
         if grantee is not None:
             cursor.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {grantee}")
-
-
-def refused_function(error: Exception) -> str:
-    """The function that the role may not execute, if an error says that; else an empty text."""
-    found = re.search(r"\bdjango_counters_\w+", str(error))
-    return found[0] if found else ""

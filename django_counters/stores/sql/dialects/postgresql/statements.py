@@ -30,20 +30,12 @@ class FunctionTotals(NamedTotals):
 
     add_many = "SELECT k, v FROM django_counters_add_many(%s::text[], %s::bigint[])"
 
-    def _change(
-        self,
-        comparison: str,
-        by: str = "%s",
-        limit: str = "%s",
-        *,
-        asks: bool = True,
-        also: str = "",
-    ) -> str:
+    def _changing(self, comparison: str, by: str, limit: str, asks: bool, also: str) -> str:
         """Insert or add, where the present value allows it."""
         # The function knows no more than whether a change rises or falls.
         if asks and comparison != "=":
             return f"SELECT django_counters_add({by}, {limit}, %s)"
-        return super()._change(comparison, by, limit, asks=asks, also=also)
+        return super()._changing(comparison, by, limit, asks, also)
 
 
 class FunctionReads(Reads):

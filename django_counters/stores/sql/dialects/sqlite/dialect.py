@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django_counters.stores.sql.dialects.base import Dialect
 from django_counters.stores.sql.dialects.claims import BATCHES, ClaimSql, LandingStatements
-from django_counters.stores.sql.dialects.spelling import DELTAS, HORIZON, Table
+from django_counters.stores.sql.dialects.spelling import DELTAS, HORIZON, Table, plain
 from django_counters.stores.sql.dialects.totals import NamedTotals, Totals
 
 # Claims: there is one writer at a time, so no transaction claims the same concurrently.
@@ -35,19 +35,13 @@ class SqliteClaims(ClaimSql):
 
     def values(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
         """Texts, where there are no types."""
-        return [_plain(given) for row in rows for given in row]
+        return [plain(given) for row in rows for given in row]
 
     def _among(self, kind: str) -> str:  # noqa: ARG002 - values have types, columns do not
         return "IN (SELECT value FROM json_each(%s))"
 
     def _typed(self, kind: str) -> str:  # noqa: ARG002
         return "%s"
-
-
-def _plain(given: Any) -> Any:
-    if isinstance(given, datetime):
-        return str(given.astimezone(UTC).replace(tzinfo=None))
-    return given.hex if isinstance(given, UUID) else given
 
 
 # Totals and the dialect.
@@ -188,13 +182,13 @@ class SQLite(Dialect):
         """The same, of pairs."""
         return (json.dumps(list(sums.items())),)
 
-    def moment(self, moment: datetime) -> str:
+    def moment(self, moment: datetime) -> Any:
         """As columns hold it: in UTC, without its zone."""
-        return str(moment.astimezone(UTC).replace(tzinfo=None))
+        return plain(moment)
 
-    def token(self, token: UUID) -> str:
+    def token(self, token: UUID) -> Any:
         """As columns hold it."""
-        return token.hex
+        return plain(token)
 
     def totals(self, table: Table) -> Totals:
         """The statements that change totals in place."""
