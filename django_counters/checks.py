@@ -168,17 +168,13 @@ def check_servers() -> Iterator[tuple[str, str]]:
 
 def _redises() -> list[RedisSource]:
     """Return each Redis that is declared for databases of counters, once. Connects to nothing."""
-    used = _used()
+    # The databases that hold counters; none if the settings can't be read.
+    used = [] if any(problems(getattr(settings, "COUNTERS", None))) else databases()
     if not any(map(caches, used)):
         return []
     from django_counters.cached.sources import declared_sources
 
     return declared_sources(*used)
-
-
-def _used() -> list[str]:
-    """The databases that hold counters; none where the settings cannot be read."""
-    return [] if any(problems(getattr(settings, "COUNTERS", None))) else databases()
 
 
 @_reported

@@ -134,9 +134,9 @@ class _Steps:
             return self._refused(form, error)
         if effect.refusal and not effect.needs_approval:
             return self._refused(form, effect.refusal)
+        title = gettext("Confirm: adjust %(counter)s")
         context = {
-            "title": gettext("Confirm: adjust %(counter)s")
-            % {"counter": self.counter.subject.label},
+            "title": title % {"counter": self.counter.subject.label},
             "preview": effect,
             "changed_since": _changed_since(form, effect),
             "change": _offered(form, effect),

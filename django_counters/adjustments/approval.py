@@ -19,6 +19,8 @@ from django_counters.write.records import ref_of
 
 _State = AdjustmentRequest.State
 _OWN = "another person than the requester must decide on a request"
+# The parts of an order that a request keeps for the adjustment.
+_KEPT = ("to", "by", "reason", "case", "allow_below_floor")
 
 
 def ask(
@@ -91,18 +93,9 @@ def approve(
     asked = _rows(alias).get(pk=request)
     ref = ref_of(asked.field, asked.key, alias)
     second = adjustment.person_of(approver, "an approver")
-    order = adjustment.order_of(
-        last,
-        to=asked.to,
-        by=asked.by,
-        expected=expected,
-        reason=asked.reason,
-        actor=requester_of(asked),
-        approver=second,
-        case=asked.case,
-        request_id=request_id,
-        allow_below_floor=asked.allow_below_floor,
-    )
+    kept: dict[str, Any] = {name: getattr(asked, name) for name in _KEPT}
+    kept |= {"actor": requester_of(asked), "approver": second}
+    order = adjustment.order_of(last, **kept, expected=expected, request_id=request_id)
     with adjustment.adjusting(ref, alias) as audit:
         # A second approver waits here, and then gets RequestDecided.
         decided = _decide(asked.pk, _State.APPROVED, second, alias)
@@ -166,12 +159,8 @@ def _asked(ref: Ref, order: adjustment.Order, alias: str) -> AdjustmentRequest:
     return _rows(alias).create(
         field=ref.owner,
         key=ref.text,
-        to=order.to,
-        by=order.by,
         expected=seen.before,
-        reason=order.reason,
-        case=order.case,
-        allow_below_floor=order.allow_below_floor,
+        **{name: getattr(order, name) for name in _KEPT},
         requester_id=order.actor.id,
         requester_name=order.actor.name,
     )

@@ -24,6 +24,8 @@ from django_counters.write.records import is_whole, ref_of
 
 _MOST_SHOWN = 20
 _KNOWN = ("counter", "field", "to", "by")
+# The options that are arguments of `adjust_many`.
+_PASSED = ("reason", "approver", "allow_below_floor", "dry_run")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -52,12 +54,9 @@ def run(out: OutputWrapper, progress: cases.Progress | None, using: str, **optio
         report = cases.adjust_many(
             amounts,
             how,
-            reason=options["reason"],
+            **{name: options[name] for name in _PASSED},
             actor=options["actor"] or _user(),
-            approver=options["approver"],
             case=options["case"] or case,
-            allow_below_floor=options["allow_below_floor"],
-            dry_run=options["dry_run"],
             step=max(options["step"], 1),
             progress=progress,
         )

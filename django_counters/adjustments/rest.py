@@ -369,17 +369,16 @@ class RejectView(DecideView):
         return answer_once(request, asked, work, target.alias, joins=True)
 
 
+# The columns of a request that answers have under their own names.
+_SAME = ("to", "by", "expected", "reason", "case", "allow_below_floor")
+
+
 def request_body(key: str, row: AdjustmentRequest) -> dict[str, Any]:
     """Return the body of a request in an answer."""
     return {
         "id": row.pk,
         "key": key,
-        "to": row.to,
-        "by": row.by,
-        "expected": row.expected,
-        "reason": row.reason,
-        "case": row.case,
-        "allow_below_floor": row.allow_below_floor,
+        **{name: getattr(row, name) for name in _SAME},
         "requester": row.requester_name,
         "created_at": iso(row.created_at),
         "state": row.state,
