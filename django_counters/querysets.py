@@ -14,13 +14,11 @@ from django.db import models, router
 from django.db.models.functions import Cast, Coalesce
 from django.db.models.query import ModelIterable
 
-from django_counters.errors import CounterError, UnsupportedConsistency
+from django_counters import errors, reading, twins
 from django_counters.event import Event, Tags, Who, event_of
 from django_counters.fields import CounterField, counter_fields
-from django_counters.reading import check_age
 from django_counters.strategies.declaring import MAX_AGE
 from django_counters.tables.schema import SLOTS
-from django_counters.twins import alters_data
 from django_counters.types import Amount, check_integer
 from django_counters.write.chosen import count, field_change
 from django_counters.write.records import of_key
@@ -75,7 +73,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             clone._rows_class, clone._iterable_class = clone._iterable_class, _CountedIterable
         return clone
 
-    @alters_data
+    @twins.alters_data
     def increment(
         self,
         /,
@@ -108,7 +106,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         """
         return self._count("increment", by, 1, event_of(at, tags, who))
 
-    @alters_data
+    @twins.alters_data
     def decrement(
         self,
         /,
@@ -122,7 +120,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         return self._count("decrement", by, -1, event_of(at, tags, who))
 
     # Not by `twin`: the mypy plugin of Django copies methods of querysets to managers, not names.
-    @alters_data
+    @twins.alters_data
     async def aincrement(
         self,
         /,
@@ -135,7 +133,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         """`increment` for async code."""
         return await sync_to_async(self._count)("increment", by, 1, event_of(at, tags, who))
 
-    @alters_data
+    @twins.alters_data
     async def adecrement(
         self,
         /,
@@ -148,13 +146,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         """`decrement` for async code."""
         return await sync_to_async(self._count)("decrement", by, -1, event_of(at, tags, who))
 
-    def _count(
-        self,
-        verb: str,
-        by: Mapping[str, Amount],
-        sign: int,
-        event: Event,
-    ) -> int:
+    def _count(self, verb: str, by: Mapping[str, Amount], sign: int, event: Event) -> int:
         """Refuse what Django's update() refuses, then count."""
         self._not_support_combined_queries(verb)  # type: ignore[attr-defined]
         if self.query.is_sliced:
@@ -172,7 +164,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         self._result_cache = None
         try:
             return count(self, using, changes)
-        except CounterError as error:
+        except errors.CounterError as error:
             for name in deltas:
                 fields[name].present_error(error)
             raise
@@ -202,7 +194,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
         clone.query.deferred_loading = (frozenset(wanted), is_defer)
         return clone
 
-    @alters_data
+    @twins.alters_data
     def update(self, **kwargs: Any) -> int:
         """Django's; an expression is about the column, also after `with_counts`."""
         clone = self.all()
@@ -232,7 +224,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             objs, batch_size, ignore_conflicts, update_conflicts, update_fields, unique_fields
         )
 
-    @alters_data
+    @twins.alters_data
     def adjust_many(
         self,
         name: str,
@@ -264,7 +256,7 @@ class CounterQuerySet(models.QuerySet[_Model]):
             return amounts
         return {key: field.units(amount) for key, amount in amounts.items()}
 
-    @alters_data
+    @twins.alters_data
     async def aadjust_many(self, name: str, **asked: Any) -> AdjustedMany:
         """`adjust_many` for async code."""
         return await sync_to_async(self.adjust_many)(name, **asked)
@@ -286,10 +278,10 @@ def _age(consistency: str, max_age: float | None) -> float | None:
     if consistency == "exact":
         return None
     if consistency != "cached":
-        raise UnsupportedConsistency(
+        raise errors.UnsupportedConsistency(
             strategy="cached", consistency=consistency, offered="exact, cached"
         )
-    return MAX_AGE if max_age is None else check_age(max_age)
+    return MAX_AGE if max_age is None else reading.check_age(max_age)
 
 
 def exact_value(field: CounterField) -> Any:

@@ -11,24 +11,12 @@ from uuid import UUID
 
 from django.db import models
 
-from django_counters import clock
+from django_counters import clock, errors, features
 from django_counters.conf import EXACT, Policy
-from django_counters.errors import (
-    Contention,
-    CounterUnavailable,
-    HistoryNotKept,
-    InvalidKey,
-    InvalidPeriod,
-    UnsupportedConsistency,
-    UnsupportedHistory,
-    UnsupportedReading,
-)
-from django_counters.features import Reader
 from django_counters.registry import registry
 from django_counters.stores.sql.outbox import SqlLanded
 from django_counters.stores.sql.tables import NAMED
-from django_counters.strategies.base import Intake, Outside, PendingAmounts
-from django_counters.strategies.declaring import MAX_AGE
+from django_counters.strategies import base, declaring
 from django_counters.tables.schema import COUNTERS, SLOTS, DeltaColumns
 from django_counters.types import Amounts, Reading, check_key
 from django_counters.write.collector import collector_of
@@ -64,7 +52,7 @@ def read_record(record: object, name: object, consistency: str, using: str | Non
     alias = SLOTS.reading(using, instance=record)
     table, recipe, *_ = place_of(model, counter)
     key = key_of(record, table, alias)
-    return registry.strategy(recipe, table, alias).read(key, consistency, MAX_AGE)
+    return registry.strategy(recipe, table, alias).read(key, consistency, declaring.MAX_AGE)
 
 
 # -- Exact values of many named counters, and their parts.
@@ -131,7 +119,7 @@ def _page(names: Sequence[str], alias: str) -> dict[str, Reading]:
 
 def _waiting(names: Iterable[str], alias: str) -> PendingReading:
     groups: dict[str, list[str]] = {}
-    asked: dict[str, Outside] = {}
+    asked: dict[str, base.Outside] = {}
     for name in names:
         recipe = registry.policy(name).recipe
         strategy = registry.outside(recipe, NAMED, alias)
@@ -143,14 +131,14 @@ def _waiting(names: Iterable[str], alias: str) -> PendingReading:
     for cache, group in groups.items():
         try:
             amounts.update(asked[cache].waits(group))
-        except CounterUnavailable:
+        except errors.CounterUnavailable:
             away.update(group)
     return PendingReading(amounts, frozenset(away))
 
 
 # -- Values of named counters: the total and all that is pending.
 
-_Reader = TypeVar("_Reader", bound=Reader)
+_Reader = TypeVar("_Reader", bound=features.Reader)
 Values = dict[Hashable, int]
 
 
@@ -168,10 +156,7 @@ ATTEMPTS = 20
 
 
 def value_of(
-    key: object,
-    using: str | None,
-    consistency: str = "exact",
-    max_age: object = None,
+    key: object, using: str | None, consistency: str = "exact", max_age: object = None
 ) -> int:
     """The value of one number; zero if it was never counted."""
     name = check_key(key)
@@ -186,10 +171,7 @@ def value_of(
 
 
 def values_of(
-    keys: Iterable[object],
-    using: str | None,
-    consistency: str = "exact",
-    max_age: object = None,
+    keys: Iterable[object], using: str | None, consistency: str = "exact", max_age: object = None
 ) -> dict[str, int]:
     """The values of many keys of one moment; zero for counters that were never counted."""
     names = check_keys(keys)
@@ -207,14 +189,12 @@ def values_of(
 def check_keys(keys: Iterable[object]) -> list[str]:
     """The keys, each of them once."""
     if isinstance(keys, str):
-        raise InvalidKey(key=keys, reason="it is one string, not several keys")
+        raise errors.InvalidKey(key=keys, reason="it is one string, not several keys")
     return list(dict.fromkeys(check_key(key) for key in keys))
 
 
 def with_pending(
-    names: Sequence[str],
-    using: str | None,
-    read_some: Callable[[Sequence[str]], Values],
+    names: Sequence[str], using: str | None, read_some: Callable[[Sequence[str]], Values]
 ) -> dict[str, int]:
     """Read values, and add what this process has not counted yet, in intakes and in a collector.
 
@@ -237,14 +217,14 @@ def with_pending(
             left.extend(again)
         if not left:
             return with_owed(names, found, COUNTERS.reading(using))
-    raise Contention(key=left[0], attempts=ATTEMPTS)
+    raise errors.Contention(key=left[0], attempts=ATTEMPTS)
 
 
-def _pending(names: Iterable[str], using: str | None) -> list[PendingAmounts]:
+def _pending(names: Iterable[str], using: str | None) -> list[base.PendingAmounts]:
     """Return what the intakes of this process have of counters, before their values are read."""
     if all(policy.intake is None for policy in registry.policies().values()):
         return []
-    groups: dict[Intake, list[str]] = {}
+    groups: dict[base.Intake, list[str]] = {}
     for name in names:
         intake = registry.policy(name).intake
         if intake is not None:
@@ -261,10 +241,7 @@ def with_owed(names: Iterable[str], found: Mapping[Hashable, int], alias: str) -
 
 
 def grouped(
-    names: Iterable[str],
-    consistency: str,
-    max_age: object,
-    reader_of: Callable[[Policy], _Reader],
+    names: Iterable[str], consistency: str, max_age: object, reader_of: Callable[[Policy], _Reader]
 ) -> Iterator[tuple[_Reader, list[str], float | None]]:
     """The readers and their keys, and how old cached values may be: in as few steps as possible."""
     groups: dict[tuple[_Reader, float | None], list[str]] = {}
@@ -279,7 +256,7 @@ def grouped(
 def age_of(policy: Policy, consistency: str, max_age: object) -> float | None:
     """How old what is cached may be, in seconds; None where nothing may come from a cache."""
     if consistency not in ("exact", "cached"):
-        raise UnsupportedConsistency(
+        raise errors.UnsupportedConsistency(
             strategy=policy.recipe.strategy, consistency=consistency, offered="exact, cached"
         )
     if consistency == "exact" or not policy.recipe.can.cached:
@@ -291,7 +268,7 @@ def check_age(max_age: object) -> float:
     """A number of seconds, not below zero."""
     if not isinstance(max_age, bool) and isinstance(max_age, int | float) and 0 <= max_age < _YEAR:
         return float(max_age)
-    raise InvalidPeriod(period=max_age, known="a number of seconds, not below zero")
+    raise errors.InvalidPeriod(period=max_age, known="a number of seconds, not below zero")
 
 
 def read(
@@ -302,7 +279,7 @@ def read(
     policy = registry.policy(name)
     if policy.spread is not None:
         reason = "other databases count it, too, and a reading is of one database. Call value()"
-        raise UnsupportedReading(key=name, reason=reason)
+        raise errors.UnsupportedReading(key=name, reason=reason)
     age = policy.max_age if max_age is None else check_age(max_age)
     strategy = registry.strategy(policy.recipe, NAMED, reading_alias(policy, using))
     readings: list[Reading] = []
@@ -318,7 +295,7 @@ def read(
     return replace(reading, value=reading.value + owed, pending=reading.pending + owed)
 
 
-def _readable(policy: Policy, using: str | None) -> Reader:
+def _readable(policy: Policy, using: str | None) -> features.Reader:
     """The reader: all strategies that keep everything in the database read it in the same way."""
     outside = policy.recipe if policy.recipe.can.outside else None
     if policy.spread is not None:
@@ -333,17 +310,14 @@ def reading_alias(policy: Policy, using: str | None) -> str:
 
 
 async def avalues_of(
-    keys: Iterable[object],
-    using: str | None,
-    consistency: str = "exact",
-    max_age: object = None,
+    keys: Iterable[object], using: str | None, consistency: str = "exact", max_age: object = None
 ) -> dict[str, int]:
     """`values_of` for async code, of counters that are not counted in the database."""
     names = check_keys(keys)
     found: dict[Hashable, int] = {}
     alias = COUNTERS.writing(using)
 
-    def reader_of(policy: Policy) -> Outside:
+    def reader_of(policy: Policy) -> base.Outside:
         return outside(policy.recipe, NAMED, alias)
 
     for strategy, group, age in grouped(names, consistency, max_age, reader_of):
@@ -411,7 +385,7 @@ def value_at(key: object, moment: datetime, using: str | None) -> int:
     value, later = inquiry.value_and_later(name, then)
     # Asked for at last: entries may be dropped meanwhile.
     if not refuse_dropped(name, then, inquiry):
-        raise UnsupportedHistory(key=name, strategy=registry.policy(name).recipe.strategy)
+        raise errors.UnsupportedHistory(key=name, strategy=registry.policy(name).recipe.strategy)
     return value - later
 
 
@@ -426,7 +400,7 @@ def explain(key: object, last: int, using: str | None) -> Explanation:
     return _explained(name, *inquiry_of(COUNTERS.reading(using)).parts(name, max(last, 0)), None)
 
 
-def _explained_with_redis(key: str, last: int, strategy: Outside, alias: str) -> Explanation:
+def _explained_with_redis(key: str, last: int, strategy: base.Outside, alias: str) -> Explanation:
     """Redis first; and no generation of it has landed while the database was asked."""
     waits = dict(strategy.waits([key])[key])
     while True:
@@ -468,7 +442,7 @@ def refuse_dropped(key: str, since: datetime, inquiry: SqlInquiry) -> bool:
     kept_since, has_entries = inquiry.kept(key)
     known = has_entries or registry.policy(key).recipe.can.entries
     if known and kept_since and since < kept_since:
-        raise HistoryNotKept(key=key, since=clock.shown(kept_since))
+        raise errors.HistoryNotKept(key=key, since=clock.shown(kept_since))
     return known
 
 
