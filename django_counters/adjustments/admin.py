@@ -24,7 +24,6 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from django_counters import clock, errors
 from django_counters.adjustments import adjustment, approval
-from django_counters.adjustments.approval import ask
 from django_counters.adjustments.forms import BY, TO, AdjustForm, ApproveForm, RejectForm
 from django_counters.admin import readonly
 from django_counters.features import Panel, features
@@ -170,7 +169,8 @@ class _Steps:
     def _confirmed(self, form: AdjustForm) -> HttpResponse:
         """Run the last step: adjust, make a request, or show the problem."""
         data = form.cleaned_data
-        asked = {**form.asked, "expected": data["expected"], "actor": self.request.user}
+        asked = {**form.asked, "actor": self.request.user}
+        asked |= {name: data[name] for name in ("expected", "token")}
         try:
             try:
                 row = adjustment.adjust(
@@ -180,11 +180,9 @@ class _Steps:
                     request_id=adjustment.request_id_of(
                         self.request.headers.get("X-Request-ID", "")
                     ),
-                    token=data["token"],
                 )
             except errors.ApprovalRequired:
-                waiting = ask(self.counter.subject, data["last"], **asked, token=data["token"])
-                self._tell_asked(waiting)
+                self._tell_asked(approval.ask(self.counter.subject, data["last"], **asked))
             else:
                 self._tell_adjusted(row)
         except errors.ValueChanged:

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.admin import AdminSite
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import quote
 from django.contrib.auth import get_permission_codename
@@ -199,7 +198,7 @@ class VisibleCounter(NamedTuple):
     url: str
 
 
-def seen(site: AdminSite, request: HttpRequest, field: str, key: str) -> VisibleCounter:
+def seen(site: admin.AdminSite, request: HttpRequest, field: str, key: str) -> VisibleCounter:
     """The counter that two texts name, if the user may see it, and it has no decimal places.
 
     The `ModelAdmin` of the model that ``field`` names decides, by its permission to view and its
@@ -235,7 +234,7 @@ def _is_counted(subject: changes.Ref) -> bool:
 
 
 def _row(
-    site: AdminSite, request: HttpRequest, model: type[models.Model], subject: changes.Ref
+    site: admin.AdminSite, request: HttpRequest, model: type[models.Model], subject: changes.Ref
 ) -> models.Model:
     row: models.Model | None = visible(site, request, model).filter(**_where(subject)).first()
     if row is None:
@@ -246,7 +245,7 @@ def _row(
 
 
 def visible(
-    site: AdminSite, request: HttpRequest, model: type[models.Model]
+    site: admin.AdminSite, request: HttpRequest, model: type[models.Model]
 ) -> models.QuerySet[Any]:
     """The rows of a model that the user may see.
 
@@ -278,7 +277,7 @@ def _where(subject: changes.Ref) -> dict[str, Any]:
 
 
 def _may_view(
-    site: AdminSite, request: HttpRequest, model: type[models.Model], row: models.Model | None
+    site: admin.AdminSite, request: HttpRequest, model: type[models.Model], row: models.Model | None
 ) -> bool:
     if site.is_registered(model):
         return bool(site.get_model_admin(model).has_view_permission(request, row))

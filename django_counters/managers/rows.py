@@ -26,11 +26,7 @@ from django_counters.types import (
     check_delta,
     check_integer,
 )
-from django_counters.write import pipeline
-from django_counters.write import records as slotted
-from django_counters.write.changes import Change, in_shards
-from django_counters.write.pipeline import change
-from django_counters.write.records import of_record
+from django_counters.write import changes, pipeline, records
 
 if TYPE_CHECKING:
     from django_counters.ledger.inquiry import Passed
@@ -120,9 +116,9 @@ class ShardManager(models.Manager[_ShardRow]):
             `CounterManager.increment`.
         """
         delta, given = check_integer(by), optional_token(token)
-        ref = in_shards(key, using or self._db)
-        return change(
-            Change(ref, delta, route=shard_key, token=given, event=event_of(at, tags, who))
+        ref, event = changes.in_shards(key, using or self._db), event_of(at, tags, who)
+        return pipeline.change(
+            changes.Change(ref, delta, route=shard_key, token=given, event=event)
         )
 
     def decrement(self, key: str, by: int = 1, **options: Unpack[ShardOptions]) -> Result:
@@ -174,8 +170,8 @@ class SlotManager(models.Manager[_SlotRow]):
             CounterUnavailable, ReadOnlyDatabase, OutcomeUnknown: as `CounterManager.increment`.
         """
         delta, given = check_integer(by), optional_token(token)
-        ref = slotted.in_slots(record, name, using or self._db)
-        return change(Change(ref, delta, token=given, event=event_of(at, tags, who)))
+        ref, event = records.in_slots(record, name, using or self._db), event_of(at, tags, who)
+        return pipeline.change(changes.Change(ref, delta, token=given, event=event))
 
     def decrement(
         self, record: models.Model, name: str, by: int = 1, **options: Unpack[OnceOptions]
@@ -218,7 +214,7 @@ class SlotManager(models.Manager[_SlotRow]):
         from django_counters.adjustments.adjustment import adjust
 
         using = options.pop("using", None) or self._db
-        return adjust(of_record(record, name, using), **options)
+        return adjust(records.of_record(record, name, using), **options)
 
     def reset(
         self, record: models.Model, name: str, **options: Unpack[ResetOptions]

@@ -25,9 +25,7 @@ from django_counters.models import AdjustmentRequest, Counter, CounterAdjustment
 from django_counters.registry import registry
 from django_counters.strategies.declaring import MAX_AGE, Recipe
 from django_counters.types import Reading, Result, check_key, namespace_of
-from django_counters.write import changes as write
-from django_counters.write.changes import Ref, effects_of
-from django_counters.write.records import of_record
+from django_counters.write import changes, records
 
 # Counter fields in the API.
 
@@ -215,7 +213,7 @@ class Target(ABC):
             # The condition takes the actor, and no set does.
             event = event_of(event.at, event.tags)
         if event is not PLAIN:
-            effects_of(self.measure, self.key, 0, event, using=self.alias, admits=False)
+            changes.effects_of(self.measure, self.key, 0, event, using=self.alias, admits=False)
 
     @abstractmethod
     def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:
@@ -230,7 +228,7 @@ class Target(ABC):
 
     @property
     @abstractmethod
-    def ref(self) -> Ref:
+    def ref(self) -> changes.Ref:
         """The counter, to be adjusted, or for a call of another app."""
 
     @property
@@ -256,8 +254,8 @@ class NamedTarget(Target):
         return router.db_for_write(Counter)
 
     @property
-    def ref(self) -> Ref:
-        return write.named(self.key, None)
+    def ref(self) -> changes.Ref:
+        return changes.named(self.key, None)
 
     def change(self, by: int, token: UUID | None = None, event: Event = PLAIN) -> Result:
         return Counter.objects.increment(
@@ -280,8 +278,8 @@ class OfRecord(Target):
         return router.db_for_write(self.record._meta.model, instance=self.record)
 
     @property
-    def ref(self) -> Ref:
-        return of_record(self.record, self.exposed.field.name)
+    def ref(self) -> changes.Ref:
+        return records.of_record(self.record, self.exposed.field.name)
 
     @property
     def _value(self) -> CounterValue | NotLoaded:
