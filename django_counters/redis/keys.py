@@ -91,8 +91,9 @@ def _beginning(cell: Cell) -> str:
             text = value
         else:
             numbers.append(int(value.timestamp()) if column.type == _MOMENT else value)
-    numbers += [cell.kind.mark] if cell.kind.mark else []
-    return f"{CELL}{'.'.join(map(str, numbers))} {text}"
+    # Without numbers, the dot tells a mark from `COUNT` and `RANKS`.
+    mark = f".{cell.kind.mark}" if cell.kind.mark else ""
+    return f"{CELL}{'.'.join(map(str, numbers))}{mark} {text}"
 
 
 def cell_in(field: str) -> tuple[str, Cell] | None:
@@ -107,9 +108,9 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     field.encode()  # raises where another process has written other bytes
     numbers, text, counter = field[1:].split(" ", 2)
     first, _, mark = numbers.rpartition(".")
-    kind = kind_marked(mark if mark.isalpha() else "")
-    numbers = first if mark.isalpha() else numbers
-    if not mark.isalpha() and (kind is None or numbers.count(".") + 1 != len(_types(kind))):
+    numbers, mark = (first, mark) if mark.isalpha() else (numbers, "")
+    kind = kind_marked(mark)
+    if not mark and (kind is None or numbers.count(".") + bool(numbers) != len(_types(kind))):
         kind = kind_of_members()
     if kind is None:
         raise UnknownKind(field)
@@ -126,7 +127,7 @@ def _types(kind: Kind) -> list[str]:
 @lru_cache(maxsize=1000)
 def _values(kind: Kind, numbers: str, text: str) -> tuple[Any, ...]:
     """The values of a cell; many cells have the same."""
-    words = numbers.split(".")
+    words = numbers.split(".") if numbers else []
     try:
         values: list[Any] = [
             datetime.fromtimestamp(int(word), UTC) if of == _MOMENT else int(word)
@@ -168,6 +169,7 @@ def set_in(field: str) -> tuple[str, Cell, int | None] | None:
     """
     if not field.startswith((COUNT, RANKS)) or " " not in field:
         return None
+    field.encode()  # raises where another process has written other bytes
     kind, _, numbers = field.partition(".")
     if kind != COUNT and kind[2:] not in _CHUNKS:
         raise ValueError(field)
@@ -176,8 +178,7 @@ def set_in(field: str) -> tuple[str, Cell, int | None] | None:
         raise UnknownKind(field)
     numbers, text, counter = numbers.split(" ", 2)
     # A set has the numbers of its members, except the last one.
-    cell = Cell(members, _values(members, f"{numbers}.0", text))
-    return counter, cell, _CHUNKS.get(kind[2:])
+    return counter, Cell(members, _values(members, f"{numbers}.0", text)), _CHUNKS.get(kind[2:])
 
 
 def ranks_in(text: str) -> bytes:
