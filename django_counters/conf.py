@@ -304,12 +304,12 @@ def measure_of(owner: str, options: Mapping[str, Any]) -> Measure | None:
             elif part is not None:
                 parts[name] = part
     made = effects.projector()
-    parts = made.completed(parts) if made else {"per": (), **parts}
-    more = tuple((n, parts.pop(n)) for n in list(parts) if n not in Measure._fields)
-    more = tuple(one for one in more if one[1])
-    return (
-        Measure(owner, **parts, more=more, projector=made) if more or any(parts.values()) else None
-    )
+    parts = made.completed(parts) if made else parts
+    names = [name for name in parts if name not in Measure._fields]
+    declared = tuple((name, part) for name in names if (part := parts.pop(name)))
+    if not declared and not any(parts.values()):
+        return None
+    return Measure(owner, **parts, options=declared, projector=made)
 
 
 def projected_options(options: Mapping[str, Any]) -> dict[str, Any]:

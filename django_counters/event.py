@@ -21,6 +21,9 @@ Tags = Mapping[str, str | int | None]
 Who: TypeAlias = str | int | UUID | models.Model | None
 
 WHO_LENGTH = 64
+#: The length of the value of a tag, and of its name.
+TAG_LENGTH = 60
+MOST_TAGS = 8
 # How far clocks may differ from that of this host.
 AHEAD = timedelta(minutes=5)
 _SMALL = 10**WHO_LENGTH // 10

@@ -124,13 +124,6 @@ class Conditional(Protocol):
 
 # -- What a namespace or a field counts beside its totals, and in which rows. Keeps no state.
 
-OTHER = "~"
-# Between the values of tags in a cell.
-SEPARATOR = "|"
-TAG_LENGTH = 60
-# Of all values of one change together, encoded.
-TAGS_LENGTH = 200
-MOST_TAGS = 8
 # A member is a number from 1 to 2**52 - 1: 0 is none.
 MEMBER_BITS = 52
 PLACE_BITS = 14
@@ -231,27 +224,25 @@ class Measure(NamedTuple):
 
     Attributes:
         name: the namespace, or ``app.Model.field``.
-        per: the periods that are stored, the finest first.
-        tags: how many values of each tag are kept apart; later ones are counted as ``~``.
-        keep: for how many days a period is kept; for ever where it is not named.
         condition: what has to be so that a change counts; None if each counts.
         projector: what makes the effects of its changes; None if no app does.
         guard: what refuses a change after its effects, as quotas do; None if nothing does.
-        more: the periods of other kinds, by the names of their options.
+        options: the declared values of the options of apps, by their names.
     """
 
     name: str
-    per: tuple[str, ...]
-    tags: tuple[tuple[str, int], ...] = ()
-    keep: tuple[tuple[str, int], ...] = ()
     condition: Conditional | None = None
     guard: Guarding | None = None
     projector: Projector | None = None
-    more: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    options: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     def declared(self, option: str) -> Any:
         """What an option of a projection has come to; empty if it isn't declared."""
-        return getattr(self, option) if option in self._fields else dict(self.more).get(option, ())
+        return dict(self.options).get(option, ())
+
+    def replaced(self, **options: tuple[Any, ...]) -> Measure:
+        """The same measure with other values of options."""
+        return self._replace(options=tuple({**dict(self.options), **options}.items()))
 
     @property
     def counts_rows(self) -> bool:

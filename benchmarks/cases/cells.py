@@ -83,7 +83,7 @@ def _measure(key: str) -> Measure:
 def counted(keys: Sequence[str]) -> int:
     """What is in the totals; the cells of each of their periods hold as much."""
     total = landed(keys)
-    for name in _measure(keys[0]).per:
+    for name in _measure(keys[0]).declared("per"):
         cells = CounterCell.objects.filter(key__in=keys, period=CounterCell.Period[name.upper()])
         expect(f"cells by {name}", cells.aggregate(all=Sum("value"))["all"] or 0, total)
     return total

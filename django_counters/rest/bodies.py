@@ -23,7 +23,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from django_counters.measure import MOST_TAGS, TAG_LENGTH
+from django_counters.event import MOST_TAGS, TAG_LENGTH
 from django_counters.rest.actors import WHO_LENGTH
 from django_counters.rest.problems import CONTENT_TYPE, ApiError, TooLarge
 from django_counters.tokens import TOKEN_LENGTH

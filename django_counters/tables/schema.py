@@ -541,18 +541,14 @@ class CounterMeasure(models.Model):
 CELL_KEY_LENGTH = 255
 
 
-class Period(models.IntegerChoices):
-    """The periods; the meaning of the numbers is for ever."""
-
-    MINUTE = 1, _("minute")
-    HOUR = 2, _("hour")
-    DAY = 3, _("day")
-    WEEK = 4, _("week")
-    MONTH = 5, _("month")
-
-
 class OfCounter(models.Model):
-    """What belongs to one counter. It is deleted with the record of the counter."""
+    """What belongs to one counter. It is deleted with the record of the counter.
+
+    Attributes:
+        of_kind: the kind of its rows, or of those that they are made of; None if they are of none.
+    """
+
+    of_kind: ClassVar[Kind | None] = None
 
     # Without a constraint: checking it would have every increment lock the row of the measure.
     measure = models.ForeignKey(
@@ -585,23 +581,3 @@ class OfCounter(models.Model):
     ) -> list[models.QuerySet[Self]]:
         """The rows of some keys of a measure, which has a number."""
         return [cls._base_manager.using(using).filter(measure_id=number, key__in=keys)]
-
-
-class OfPeriod(OfCounter):
-    """What belongs to one counter and one period. It is deleted when that is kept no longer.
-
-    Attributes:
-        of_kind: the kind of its rows, or of those that they are made of.
-    """
-
-    of_kind: ClassVar[Kind]
-
-    period = models.SmallIntegerField(_("period"), choices=Period.choices)
-    start = models.DateTimeField(_("start"))
-
-    class Meta:
-        abstract = True
-
-    @classmethod
-    def before_pruning(cls, using: str) -> None:
-        """Prepare rows to be found by the start of their period. Called outside of transactions."""

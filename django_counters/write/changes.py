@@ -31,7 +31,7 @@ from django_counters.stores.sql.tables import NAMED
 from django_counters.strategies.base import CountsOnConditions, Intake, Outside, Strategy
 from django_counters.strategies.declaring import Recipe
 from django_counters.strategies.spread import SHARDED_ELSEWHERE
-from django_counters.tables.schema import COUNTERS, OfCounter, OfPeriod
+from django_counters.tables.schema import COUNTERS, OfCounter
 from django_counters.tokens import Token
 from django_counters.types import (
     UNBOUNDED,
@@ -144,8 +144,8 @@ BELONGINGS: Mapping[str, Fate] = MappingProxyType(
 
 
 def kind_of(table: type[models.Model]) -> Kind | None:
-    """Return the kind of a table's rows; None if they don't belong to periods."""
-    return table.of_kind if issubclass(table, OfPeriod) else None
+    """Return the kind of a table's rows; None if they are of none."""
+    return table.of_kind if issubclass(table, OfCounter) else None
 
 
 def deleted_tables() -> list[type[OfCounter]]:

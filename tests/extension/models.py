@@ -6,9 +6,11 @@ from typing import ClassVar
 
 from django.db import models
 
+from django_counters.contrib.series.models import OfPeriod
+from django_counters.contrib.series.options import TAGS_LENGTH
 from django_counters.fields import CounterField
-from django_counters.measure import TAGS_LENGTH, Kind
-from django_counters.tables.schema import KeyField, OfPeriod
+from django_counters.measure import Kind
+from django_counters.tables.schema import KeyField
 from tests.extension.streaks import STREAK, TAGGED
 
 

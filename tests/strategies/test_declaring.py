@@ -130,7 +130,7 @@ def test_a_field_counts_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_projection_declares_is_in_the_measure() -> None:
     with named(CROWD=7, PER=["month", "hour"]):
         periods = ("hour", "day", "month")
-        expected = Measure("toys", periods, projector=projector())
+        expected = Measure("toys", options=(("per", periods),), projector=projector())
         assert registry.policy("toys:a").measure == expected
     with named():
         assert registry.policy("toys:a").measure is None

@@ -145,7 +145,7 @@ def test_a_deleted_record_is_named_nowhere(cached: str, model: type[Any], name: 
     record = model._base_manager.create(pk=mark)
     counter = getattr(record, name)
     measure = model._meta.get_field(name).measure
-    event: dict[str, Any] = {"tags": {"country": "DE"}} if measure.tags else {}
+    event: dict[str, Any] = {"tags": {"country": "DE"}} if measure.declared("tags") else {}
 
     def count() -> None:
         for number, who in enumerate(("ann", "bob")):

@@ -372,7 +372,7 @@ def recent_of(readings: Mapping[str, Reading], using: str | None) -> dict[str, _
 
 def _is_counted(key: str) -> bool:
     measure = registry.policy(key).measure
-    return measure is not None and not {"minute", "hour"}.isdisjoint(measure.per)
+    return measure is not None and not {"minute", "hour"}.isdisjoint(measure.declared("per"))
 
 
 def _counted(keys: Sequence[str], using: str | None) -> Iterator[tuple[str, dict[int, int]]]:
@@ -445,7 +445,7 @@ class Sparkline(LineColumn):
         field = {one.name: one for one in counter_fields(model)}.get(self.name)
         if field is None:
             problem = f"{column} names no counter field of the model."
-        elif field.measure is None or not set(_WITHIN_A_DAY) & set(field.measure.per):
+        elif field.measure is None or not set(_WITHIN_A_DAY) & set(field.measure.declared("per")):
             problem = f"{column} needs a field that is counted by day."
         else:
             return []

@@ -21,7 +21,7 @@ from django_counters import clock
 from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.cells import decoded, encoded, text_of, why_no_value
 from django_counters.contrib.series.models import CounterCell, CounterSample
-from django_counters.contrib.series.options import SUM, recorded_period
+from django_counters.contrib.series.options import OTHER, SUM, recorded_period
 from django_counters.contrib.series.selection import (
     Combination,
     Plan,
@@ -43,7 +43,7 @@ from django_counters.contrib.series.sources import (
 from django_counters.effects import names_members
 from django_counters.errors import HistoryNotKept, InvalidTags, UnsupportedSeries
 from django_counters.ledger.inquiry import SqlInquiry
-from django_counters.measure import OTHER, Kind, Measure
+from django_counters.measure import Kind, Measure
 from django_counters.reading import refuse_dropped
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import Stored, known_as
@@ -163,7 +163,7 @@ def known_of(
     known = dict(stored.since if stored else ())
     periods = measure.declared(kind.option)
     since = {period: known.get(known_as(kind, period), late) for period in periods}
-    return stored, StoredSpan(measure._replace(per=periods), zone, since)
+    return stored, StoredSpan(measure.replaced(per=periods), zone, since)
 
 
 def measured(source: CellSource) -> Measure:
@@ -172,7 +172,7 @@ def measured(source: CellSource) -> Measure:
     Raises:
         UnsupportedSeries: there is none. A ledger's entries and recorded totals have no tags.
     """
-    if source.measure is None or not source.measure.per:
+    if source.measure is None or not source.measure.declared("per"):
         raise UnsupportedSeries(key=source.label, reason=_WITHOUT[source.kind])
     return source.measure
 
@@ -185,7 +185,8 @@ def check_tags(source: CellSource, names: Iterable[str]) -> tuple[str, ...]:
     """
     # Sets of actors have tags even if nothing else is counted by period.
     own = source.measure
-    known = [name for name, _ in (own if own and names_members(own) else measured(source)).tags]
+    declaring = own if own and names_members(own) else measured(source)
+    known = [name for name, _ in declaring.declared("tags")]
     tags = tuple(dict.fromkeys(names))
     for name in tags:
         if name not in known:
@@ -384,7 +385,7 @@ def _starts_of_totals(
             reason = "nothing is recorded of it yet: run counters upkeep history every few minutes"
             raise UnsupportedSeries(key=key, reason=reason)
     by = recorded_period(registry.policy(keys[0]).options)
-    measure = Measure(selection.source.label, (by,))
+    measure = Measure(selection.source.label, options=(("per", (by,)),))
     known = StoredSpan(measure, timezone.get_default_timezone(), {by: max(first.values())})
     return plan(known, selection.span, summed=summed).starts or _ALWAYS
 

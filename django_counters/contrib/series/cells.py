@@ -17,7 +17,10 @@ from django.utils.functional import Promise
 from django_counters import clock
 from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.options import (
+    OTHER,
+    SEPARATOR,
     SUM,
+    TAGS_LENGTH,
     finest_first,
     period_cell,
     period_in,
@@ -27,16 +30,8 @@ from django_counters.contrib.series.sql import SqlPeriods, used
 from django_counters.contrib.series.tags import SqlTags
 from django_counters.effects import has_cells, kinds, names_members
 from django_counters.errors import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
-from django_counters.event import PLAIN, Event, Who, actor_of, checked_moment
-from django_counters.measure import (
-    OTHER,
-    SEPARATOR,
-    TAG_LENGTH,
-    TAGS_LENGTH,
-    Kind,
-    Measure,
-    member_of,
-)
+from django_counters.event import PLAIN, TAG_LENGTH, Event, Who, actor_of, checked_moment
+from django_counters.measure import Kind, Measure, member_of
 from django_counters.projector import CountsStore, GuardsStore
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import CellPart
@@ -79,7 +74,7 @@ class CellProjector:
         """
         at, tags, who = event
         names_who = who is not None and names_members(measure)
-        if not (measure.per or names_who or has_cells(measure)):
+        if not has_cells(measure):
             if event == PLAIN:
                 return ()
             asked = "tags" if tags is not None else "at" if at is not None else "who"
@@ -226,7 +221,7 @@ class _Cells(NamedTuple):
 
 
 def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, tags: str) -> _Cells:
-    zone, keep = ZoneInfo(stored.zone), dict(measure.keep)
+    zone, keep = ZoneInfo(stored.zone), dict(measure.declared("keep"))
     made = {
         kind: tuple(
             period_cell(kind, stored.id, PERIODS.index(period) + 1, start, tags)
@@ -268,7 +263,7 @@ def _checked_tags(measure: Measure, key: str, tags: object) -> dict[str, str]:
         return {}
     if not isinstance(tags, Mapping):
         raise InvalidTags(tags=tags, key=key, reason="they are no dictionary")
-    declared = dict(measure.tags)
+    declared = dict(measure.declared("tags"))
     found: dict[str, str] = {}
     for name, value in tags.items():
         if name not in declared:

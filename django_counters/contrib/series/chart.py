@@ -11,12 +11,11 @@ from typing import Any
 from django_counters import clock
 from django_counters.contrib.series.amounts import last_total
 from django_counters.contrib.series.calendar import PERIODS
-from django_counters.contrib.series.options import recorded_period
+from django_counters.contrib.series.options import OTHER, recorded_period
 from django_counters.contrib.series.reading import Series, of
 from django_counters.contrib.series.selection import Split
 from django_counters.contrib.series.sources import COUNTED, RECORDED, of_keys
 from django_counters.errors import HistoryNotKept, InvalidPeriod, UnsupportedSeries
-from django_counters.measure import OTHER
 from django_counters.reading import value_of
 from django_counters.registry import registry
 
@@ -87,7 +86,7 @@ class Chart:
 def periods_of(key: str) -> tuple[str, ...]:
     """Return the periods that a counter's chart can have."""
     policy = registry.policy(key)
-    counted = policy.measure.per if policy.measure else ()
+    counted = policy.measure.declared("per") if policy.measure else ()
     if not counted and policy.recipe.can.entries:
         return tuple(SHOWN)
     stored = counted or (recorded_period(policy.options),)
@@ -104,7 +103,7 @@ def readable_periods(stored: Sequence[str]) -> tuple[str, ...]:
 def tags_of(key: str) -> tuple[str, ...]:
     """Return the tags that split a counter."""
     measure = registry.policy(key).measure
-    return tuple(name for name, _ in measure.tags) if measure else ()
+    return tuple(name for name, _ in measure.declared("tags")) if measure else ()
 
 
 def charted(key: object, by: str = "hour", split: str = "", using: str | None = None) -> Chart:

@@ -7,13 +7,40 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from django_counters.contrib.series.options import OCCURRENCE, SUM, TAGS_TABLE
+from django_counters.contrib.series.options import OCCURRENCE, SUM, TAGS_LENGTH, TAGS_TABLE
+from django_counters.event import TAG_LENGTH
 from django_counters.features import needs
-from django_counters.measure import TAG_LENGTH, TAGS_LENGTH, Kind
-from django_counters.tables.schema import CounterMeasure, KeyField, OfPeriod, Period
+from django_counters.measure import Kind
+from django_counters.tables.schema import CounterMeasure, KeyField, OfCounter
 from django_counters.types import KEY_LENGTH
 
 needs("django_counters.contrib.series")
+
+
+class Period(models.IntegerChoices):
+    """The periods; the meaning of the numbers is for ever."""
+
+    MINUTE = 1, _("minute")
+    HOUR = 2, _("hour")
+    DAY = 3, _("day")
+    WEEK = 4, _("week")
+    MONTH = 5, _("month")
+
+
+class OfPeriod(OfCounter):
+    """What belongs to one counter and one period. It is deleted when that is kept no longer."""
+
+    of_kind: ClassVar[Kind]
+
+    period = models.SmallIntegerField(_("period"), choices=Period.choices)
+    start = models.DateTimeField(_("start"))
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def before_pruning(cls, using: str) -> None:
+        """Prepare rows to be found by the start of their period. Called outside of transactions."""
 
 
 class ShardedNumber(OfPeriod):

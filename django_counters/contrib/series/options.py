@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from django.utils.module_loading import import_string
 
 from django_counters.contrib.series.calendar import PERIODS
-from django_counters.measure import KEY, MOST_TAGS, NUMBER, SHARD, TAG_LENGTH, Kind, RowColumn
+from django_counters.event import MOST_TAGS, TAG_LENGTH
+from django_counters.measure import KEY, NUMBER, SHARD, Kind, RowColumn
 from django_counters.options import Option, Projection, is_integer
 from django_counters.types import INT8, Cell
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 _FOLDER = __name__.rpartition(".")[0]
 
+# The value that stands for those that are not counted apart.
+OTHER = "~"
+# Between the values of tags in a cell.
+SEPARATOR = "|"
+# Of all values of one change together, encoded.
+TAGS_LENGTH = 200
 _MOST_VALUES = 10_000
 TAGS_TABLE = "django_counters_countertag"
 _MOST_DAYS = 36_500

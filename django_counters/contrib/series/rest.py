@@ -24,7 +24,7 @@ from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.series.reading import Series, Splits, of
 from django_counters.contrib.series.selection import Point, Split, points_of
 from django_counters.errors import InvalidPeriod, InvalidTags
-from django_counters.measure import MOST_TAGS, TAG_LENGTH
+from django_counters.event import MOST_TAGS, TAG_LENGTH
 from django_counters.rest.base import CounterView, iso
 from django_counters.rest.bodies import (
     KEY,

@@ -137,7 +137,7 @@ class StoredSpan(NamedTuple):
     def complete(self, by: str, now: datetime) -> datetime | None:
         """Return when the first complete period begins that is still kept; None if all are."""
         moments = []
-        days = dict(self.measure.keep).get(by)
+        days = dict(self.measure.declared("keep")).get(by)
         if days is not None:
             moments.append(period_of(by, now - timedelta(days=days), self.zone)[0])
         counted = self.since.get(by)
@@ -161,7 +161,7 @@ def plan(known: StoredSpan, span: Span, *, summed: bool) -> Plan:
     """
     now = clock.utc()
     if summed and span.is_open and span.by is None:
-        since = {by: known.complete(by, now) for by in known.measure.per}
+        since = {by: known.complete(by, now) for by in known.measure.declared("per")}
         forever = [by for by, kept in since.items() if kept is None]
         # The coarsest period that is kept forever.
         return Plan(forever[-1] if forever else _known_longest(known, span, since), ())
@@ -188,11 +188,11 @@ def _answering(known: StoredSpan, wanted: Sequence[datetime], span: Span, now: d
     A coarser period has fewer rows to sum.
     """
     measure, zone, _ = known
-    periods = [by for by in measure.per if _begins_at_all(by, wanted, zone, span)]
+    periods = [by for by in measure.declared("per") if _begins_at_all(by, wanted, zone, span)]
     if not periods:
-        shown = str(span.zone or zone)
+        shown, stored = str(span.zone or zone), ", ".join(measure.declared("per"))
         problem = (
-            f"{measure.name} stores {', '.join(measure.per)} by the clocks of {zone}, which do "
+            f"{measure.name} stores {stored} by the clocks of {zone}, which do "
             f"not begin where each {span.by} of {shown} does"
         )
         raise InvalidPeriod(period=span.by, known=problem)
@@ -230,7 +230,8 @@ def _outline(known: StoredSpan, span: Span, now: datetime) -> list[datetime]:
 
 
 def _finest_kept(known: StoredSpan, span: Span, moment: datetime, now: datetime) -> str:
-    since = {by: known.complete(by, now) for by in known.measure.per}
+    since: dict[str, datetime | None]
+    since = {by: known.complete(by, now) for by in known.measure.declared("per")}
     for by, kept in since.items():
         if kept is None or kept <= moment:
             return by

@@ -87,7 +87,7 @@ def _by_period(measure: Measure | None) -> Measure | None:
 def kind_of(key: str) -> str:
     """Return where the history of a named counter is. Cells are exact, so they come first."""
     policy = registry.policy(key)
-    if policy.measure is not None and policy.measure.per:
+    if policy.measure is not None and policy.measure.declared("per"):
         return COUNTED
     if policy.recipe.can.entries:
         return LEDGER

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from django.db import connections
 
 from django_counters import clock
+from django_counters.contrib.series.models import OfPeriod
 from django_counters.contrib.series.options import SUM, period_cell, period_columns, period_in
 from django_counters.effects import kinds
 from django_counters.errors import InvalidConfiguration
@@ -20,7 +21,6 @@ from django_counters.stores.sql.dialects.postgresql.cells import GUARD_REFUSED
 from django_counters.stores.sql.dialects.postgresql.functions import INDEXED
 from django_counters.stores.sql.dialects.spelling import COUNTER, Spelling
 from django_counters.stores.sql.session import Session, aware
-from django_counters.tables.schema import OfPeriod
 from django_counters.types import Amounts, Cell
 
 # The quotas of a change, last of all: an error if a period has too much. The caller

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from django.db import connections, transaction
 
 from django_counters.contrib.series.models import CounterTag
-from django_counters.measure import OTHER, SEPARATOR, Measure
+from django_counters.contrib.series.options import OTHER, SEPARATOR
+from django_counters.measure import Measure
 from django_counters.stores.sql.measures import Stored
 from django_counters.stores.sql.session import Session, commits_at_once
 from django_counters.tenants import acting_for, tenant
@@ -23,7 +24,7 @@ class SqlTags:
 
     def admitted(self, measure: Measure, stored: Stored, tags: str) -> str:
         """The tags of a cell with ``~`` for each value that is not counted apart."""
-        most = dict(measure.tags)
+        most = dict(measure.declared("tags"))
         return SEPARATOR.join(
             self.admit(stored, name, value, most[name]) if value and name in most else value
             for name, value in zip(stored.tags, tags.split(SEPARATOR), strict=False)

@@ -10,12 +10,11 @@ from django.db import DEFAULT_DB_ALIAS, router
 
 from django_counters import clock
 from django_counters.contrib.series.calendar import PERIODS, period_of
-from django_counters.contrib.series.models import CounterCell
+from django_counters.contrib.series.models import CounterCell, OfPeriod
 from django_counters.contrib.series.sql import SqlPeriods
 from django_counters.measure import Measure
 from django_counters.registry import registry
 from django_counters.stores.sql.measures import SqlMeasures, known_as
-from django_counters.tables.schema import OfPeriod
 from django_counters.upkeep import declared_measures
 
 
@@ -36,7 +35,7 @@ def _prune(measure: Measure, measures: SqlMeasures, periods: SqlPeriods) -> int:
     stored, gone = measures.find(measure.name), 0
     if stored is None:
         return gone
-    for period, days in measure.keep:
+    for period, days in measure.declared("keep"):
         # One that began before is kept as long as a part of it is.
         since = clock.utc() - timedelta(days=days)
         before, _ = period_of(period, since, ZoneInfo(stored.zone))

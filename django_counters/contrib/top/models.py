@@ -14,11 +14,13 @@ from django_counters.contrib.series.calendar import PERIODS
 from django_counters.contrib.top.apps import RANK
 from django_counters.features import needs
 from django_counters.measure import Kind, Measure
-from django_counters.tables.schema import OfPeriod
 
 needs("django_counters.contrib.top")
 # Ranks are sums of its cells.
 needs("django_counters.contrib.series")
+
+# Without these apps it cannot be imported, and the error would name one of them alone.
+from django_counters.contrib.series.models import OfPeriod  # noqa: E402
 
 
 class CounterRank(OfPeriod):

@@ -191,7 +191,7 @@ def _period_of(asked: SeriesSelection) -> str:
     by, measure = asked.span.by, measured(asked.source)
     if by is None:
         raise InvalidPeriod(period=None, known="a ranking needs one period. Name it with per()")
-    if by not in (measure.per if asked.where else measure.declared(RANK.option)):
+    if by not in (measure.declared("per") if asked.where else measure.declared(RANK.option)):
         reason = f"who has the most of a {by} needs top=[{by!r}]"
         raise UnsupportedSeries(key=asked.source.label, reason=reason)
     return by
@@ -249,7 +249,7 @@ def _until(
 ) -> Iterator[Plan]:
     """Days, then hours, then minutes, as far as they are kept; the last one of them is whole."""
     shorter = PERIODS[: PERIODS.index(by)]
-    finer = [one for one in NESTED if one in known.measure.per and one in shorter]
+    finer = [one for one in NESTED if one in known.measure.declared("per") and one in shorter]
     since = {one: known.complete(one, now) for one in finer}
     kept = [one for one in reversed(finer) if (since[one] or start) <= start]
     for one in kept:

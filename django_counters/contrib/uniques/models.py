@@ -8,14 +8,18 @@ from django.db import models
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
+from django_counters.contrib.series.options import TAGS_LENGTH
 from django_counters.contrib.uniques.options import MEMBER, SETS_TABLE
 from django_counters.features import needs
-from django_counters.measure import TAGS_LENGTH, Kind
-from django_counters.tables.schema import KeyField, OfPeriod
+from django_counters.measure import Kind
+from django_counters.tables.schema import KeyField
 
 needs("django_counters.contrib.uniques")
 # It makes the members of a change.
 needs("django_counters.contrib.series")
+
+# Without these apps it cannot be imported, and the error would name one of them alone.
+from django_counters.contrib.series.models import OfPeriod  # noqa: E402
 
 
 class _OfSet(OfPeriod):

@@ -63,7 +63,7 @@ class Stored(NamedTuple):
 
     def has(self, measure: Measure) -> bool:
         """Whether it lacks nothing that is declared, and has nothing by period that is not."""
-        names = {name for name, _ in measure.tags}
+        names = set(dict(measure.declared("tags")))
         return names <= set(self.tags) and {period for period, _ in self.since} == set(
             stored_periods(measure)
         )
@@ -173,7 +173,9 @@ class SqlMeasures:
             row, _ = rows.get_or_create(name=name, defaults=first)
             row = rows.select_for_update().get(pk=row.pk)
             # Cells have their values by this order: a name keeps its place for ever.
-            row.tags = list(dict.fromkeys((*row.tags, *(tag for tag, _ in measure.tags))))
+            row.tags = list(
+                dict.fromkeys((*row.tags, *(tag for tag, _ in measure.declared("tags"))))
+            )
             # A later row would lack earlier counts, also those of processes that end soon.
             now = (clock.utc() + GRACE).isoformat()
             periods = stored_periods(measure)
