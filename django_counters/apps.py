@@ -92,14 +92,14 @@ def import_first() -> None:
 
     A child that is forked while another thread imports it would wait for that thread for ever.
     """
-    from django_counters.stores.sql.dialects import import_dialect
+    from django_counters.stores.sql.dialects import DIALECTS
 
     engines = [str(database.get("ENGINE")) for database in settings.DATABASES.values()]
     vendors = {one for one, ends in _ENGINES.items() for e in engines if e.endswith(ends)}
     if not all(engine.endswith(sum(_ENGINES.values(), ())) for engine in engines):
         # An engine of another package is for one of them.
         vendors = {*_ENGINES}
-    dialects = [import_dialect(vendor) for vendor in sorted(vendors)]
+    dialects = [DIALECTS[vendor] for vendor in sorted(vendors)]
     names = [name for feature in features() for name in feature.imported_first()]
     if find_spec("psycopg") and "postgresql" in vendors:
         names.append("django_counters.stores.sql.wire")

@@ -85,22 +85,20 @@ def named_callable() -> Callable[[], object] | None:
         return None
     # Without it, an increment that is sent after a commit could reach another tenant.
     _context()
-    current: Callable[[], object] = _imported(SETTING)
-    return current
+    return _imported(SETTING)
 
 
 @lru_cache(maxsize=1)
 def _context() -> Callable[[str], AbstractContextManager[object]]:
-    context: Callable[[str], AbstractContextManager[object]] = _imported(CONTEXT)
-    return context
+    return _imported(CONTEXT)
 
 
-def _imported(setting: str) -> Any:
+def _imported(setting: str) -> Callable[..., Any]:
     path = getattr(settings, setting, None)
     if path is None:
         raise InvalidConfiguration(problem=f"{SETTING} needs {setting}, which isn't set")
     try:
-        found = import_string(path)
+        found: object = import_string(path)
     except (ImportError, TypeError, AttributeError) as error:
         raise InvalidConfiguration(problem=f"{setting} can't be imported: {error}") from error
     if not callable(found):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -299,21 +299,17 @@ def strangers(using: str) -> Iterator[Stranger]:
         return
     kinds = {kind.pk: kind for kind in ContentType.objects.using(using)}
     left = models.Q(record_type__in=[pk for pk, kind in kinds.items() if not kind.model_class()])
-    for kind, name in _without_field(kinds.values()):
-        left |= models.Q(record_type=kind.pk, name=name)
+    removed = removed_fields()
+    for kind in kinds.values():
+        if model := kind.model_class():
+            named = [name for *label, name in removed if label == [kind.app_label, kind.model]]
+            for name in named:
+                if column_of(model, name) is None:
+                    left |= models.Q(record_type=kind.pk, name=name)
     slots = SLOTS.rows(using).filter(left)
     found = slots.values_list("record_type", "name").order_by("record_type", "name")
     for pk, name, rows, amount in found.annotate(models.Count("slot"), models.Sum("count")):
         yield Stranger(kinds[pk], name, rows, int(amount), bool(kinds[pk].model_class()))
-
-
-def _without_field(kinds: Iterable[ContentType]) -> Iterator[tuple[ContentType, str]]:
-    removed = removed_fields()
-    for kind in kinds:
-        model = kind.model_class()
-        if model is not None:
-            named = [name for *label, name in removed if label == [kind.app_label, kind.model]]
-            yield from ((kind, name) for name in named if column_of(model, name) is None)
 
 
 # -- The measures that a database holds, and their names.

@@ -77,19 +77,19 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 36_533,
+    "lines of code": 36_397,
     "tables of a plain project": 15,
     "modules that it loads to count": 60,
-    "their lines of code": 8_069,
+    "their lines of code": 8_045,
     "files of an increment": 9,
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 54,
-    "lines of imports": 4_259,
+    "lines of imports": 4_238,
     "classes of one name": 0,
     "modules of one name in the core": 5,
-    "files of less than 60 lines": 14,
-    "private functions used once": 337,
+    "files of less than 60 lines": 13,
+    "private functions used once": 325,
 }
 # Names that Django wants, capabilities, and the SQL of each database.
 REPEATED = re.compile(r"(.*/)?(__init__|models|checks)\.py$|contrib/|stores/sql/dialects/")

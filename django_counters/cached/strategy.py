@@ -593,11 +593,9 @@ class CachedAsExact(exact.Exact):
     consistencies: ClassVar[tuple[str, ...]] = ("exact", "cached")
 
 
-def _as_exact(table: Table, using: str, _: Shared) -> Strategy:
-    return CachedAsExact(SqlTotals(table, using))
-
-
 # It cannot be declared: it replaces cached counters where COUNTERS_CACHED_AS_EXACT is set.
 CACHED_AS_EXACT = Declaration(
-    CachedAsExact, Capabilities(in_place=True, cached=True, one_row=True, raises=True), _as_exact
+    CachedAsExact,
+    Capabilities(in_place=True, cached=True, one_row=True, raises=True),
+    lambda table, using, _: CachedAsExact(SqlTotals(table, using)),
 )

@@ -202,7 +202,7 @@ class SqlHorizon:
         state = CounterHorizon(pk=1, cluster=self._cluster())
         self._states().bulk_create([state], ignore_conflicts=True)
 
-    def _states(self) -> Any:
+    def _states(self) -> models.QuerySet[CounterHorizon]:
         return CounterHorizon._base_manager.using(self._using)
 
     def _held(self, *, skip_locked: bool) -> CounterHorizon | None:
@@ -212,8 +212,7 @@ class SqlHorizon:
         else:
             # SQLite refuses a reader that becomes a writer: write first.
             rows.update(rolled_up_at=self._mark().at)
-        found: CounterHorizon | None = rows.first()
-        return found
+        return rows.first()
 
     def _mark(self) -> HorizonMark:
         ((moment, xid),) = self._session.run(self._sql.mark, (), writes=False)
@@ -225,21 +224,18 @@ class SqlHorizon:
         if not self._knows:
             return None
         ((may_ask,),) = self._session.run(self._sql.may_ask, (), writes=False)
-        return (
-            int(self._session.run(self._sql.cluster, (), writes=False)[0][0]) if may_ask else None
-        )
+        rows = self._session.run(self._sql.cluster, (), writes=False) if may_ask else ()
+        return int(rows[0][0]) if rows else None
 
     def _check(self, state: CounterHorizon, mark: HorizonMark) -> None:
         cluster = self._cluster()
         moved = cluster is not None and state.cluster is not None and cluster != state.cluster
-        if moved or state.horizon > mark.xid or state.fence > self._numbered(state):
+        # A copy of the tables has only the fence, and not the last number of an entry.
+        numbered = state.fence
+        if self._knows:
+            ((numbered,),) = self._session.run(self._sql.numbered, (), writes=False)
+        if moved or state.horizon > mark.xid or state.fence > int(numbered):
             raise LedgerFenced(using=self._using, reason=RESTORED)
-
-    def _numbered(self, state: CounterHorizon) -> int:
-        """Return the last number of an entry: a copy of tables has only the fence."""
-        if not self._knows:
-            return state.fence
-        return int(self._session.run(self._sql.numbered, (), writes=False)[0][0])
 
     def _folded(self, state: CounterHorizon) -> FoldedEntries:
         known: dict[str, Any] = {"horizon": state.horizon, "fence": state.fence}

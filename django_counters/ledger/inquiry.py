@@ -347,8 +347,18 @@ class SqlFollowing:
     def _looked(
         self, place: LedgerPosition, until: int, most: int
     ) -> tuple[int, int, list[Passed]]:
-        asked, ranges = self._asked(place, until, most), []
-        if self._session.dialect.partitions:
+        dialect, token = self._session.dialect, place.token
+        asked: dict[str, Any] = {
+            "fence": place.fence,
+            "xid": place.xid,
+            "seq": place.seq,
+            "token": None if token is None else dialect.token(token),
+            "created_at": None if token is None else dialect.moment(moment_of(token)),
+            "until": until,
+            "most": most,
+        }
+        ranges = list[Range]()
+        if dialect.partitions:
             # A sealed partition gets no other entries.
             passed = self._session.run(self._sql.passed, {**asked, "many": MANY}, writes=False)
             asked["until"] = until = passed[0][0]
@@ -366,19 +376,6 @@ class SqlFollowing:
             raise PositionGone(position=str(place), reason="is not of this database")
         found = [row[4:] for row in rows if row[4] is not None]
         return until, horizon, [Passed(UUID(str(token)), *rest) for token, *rest in found]
-
-    def _asked(self, place: LedgerPosition, until: int, most: int) -> dict[str, Any]:
-        dialect, token = self._session.dialect, place.token
-        moment = None if token is None else dialect.moment(moment_of(token))
-        return {
-            "fence": place.fence,
-            "xid": place.xid,
-            "seq": place.seq,
-            "token": None if token is None else dialect.token(token),
-            "created_at": moment,
-            "until": until,
-            "most": most,
-        }
 
 
 def page(position: str, most: int, using: str) -> tuple[list[Passed], str]:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error
 
@@ -115,7 +114,10 @@ def maintain(
     """
     report, store = PartitionReport(), SqlPartitions(using)
     if not store.exist:
-        report.forgotten = _forget(store, using, retention() if keep is None else keep)
+        keep = retention() if keep is None else keep
+        if keep is not None and "ledger" not in dialect_of(using).lacks:
+            window = SqlHorizon(using).state().token_window
+            report.forgotten = store.forget(store.now() - max(keep, window + 2 * AHEAD))
         return report
     for step in plan(using, ahead=ahead, keep=keep, width=width):
         _take(step, store, report)
@@ -203,13 +205,6 @@ def _missing(
         moment += width
 
 
-def _forget(store: SqlPartitions, using: str, keep: timedelta | None) -> int:
-    if keep is None or "ledger" in dialect_of(using).lacks:
-        return 0
-    window = SqlHorizon(using).state().token_window
-    return store.forget(store.now() - max(keep, window + 2 * AHEAD))
-
-
 def partitions_ahead(using: str) -> int | None:
     """Return how many partitions follow the present one without a gap; None if there are none."""
     store = SqlPartitions(using)
@@ -242,19 +237,7 @@ def too_few(ahead: int | None) -> bool:
 # Verification.
 
 
-class Comparison(NamedTuple):
-    """Totals and sealed partitions beside their entries.
-
-    Attributes:
-        partitions: how many sealed partitions were counted again, as a whole.
-        drifts: counters whose totals differ, and partitions whose entries have changed.
-    """
-
-    partitions: int
-    drifts: list[Drift]
-
-
-def compare(using: str, prefix: str, keys: Sequence[str] | None) -> Comparison:
+def compare(using: str, prefix: str, keys: Sequence[str] | None) -> tuple[int, list[Drift]]:
     """Compare totals with their entries, and sealed partitions with the archive.
 
     Each sealed partition takes a statement of its own, because nothing changes them: a statement
@@ -264,6 +247,10 @@ def compare(using: str, prefix: str, keys: Sequence[str] | None) -> Comparison:
         using: the database.
         prefix: how the keys begin.
         keys: only these counters; None: all.
+
+    Returns:
+        How many sealed partitions were counted again, as a whole; the counters whose totals
+        differ, and the partitions whose entries have changed.
     """
     store, inquiry = SqlPartitions(using), SqlInquiry(NAMED, using)
     whole = keys is None and not prefix
@@ -280,7 +267,7 @@ def compare(using: str, prefix: str, keys: Sequence[str] | None) -> Comparison:
                 astray[key] = astray.get(key, 0) + more
             if differs:
                 changed.append(Drift(name, int(sealed.delta_sum), found.delta_sum))
-    return Comparison(partitions, [*inquiry.drift(prefix, keys, astray), *changed])
+    return partitions, [*inquiry.drift(prefix, keys, astray), *changed]
 
 
 # The state of the ledger, and a restore.

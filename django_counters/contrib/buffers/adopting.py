@@ -13,14 +13,7 @@ from typing import NamedTuple
 from django.db import connections
 
 from django_counters.conf import strategies
-from django_counters.contrib.buffers.files import (
-    FileContents,
-    Foreign,
-    Origin,
-    Unreadable,
-    entered,
-    read,
-)
+from django_counters.contrib.buffers import files
 from django_counters.contrib.buffers.pages import InDatabase, SealedInterval, Serial
 from django_counters.registry import registry
 from django_counters.stores.sql.session import part_of
@@ -58,7 +51,7 @@ class LeftFile(NamedTuple):
     """
 
     path: Path
-    found: FileContents | None
+    found: files.FileContents | None
     problem: str = ""
     bars: bool = False
 
@@ -79,8 +72,8 @@ def adopt(using: str | None = None) -> Adopted:
         using: the database; None for all.
     """
     report = Adopted(0, {}, {})
-    for home, files in _abandoned():
-        report = _adopt_files(files, using, report)
+    for home, found in _abandoned():
+        report = _adopt_files(found, using, report)
         if home is not None:
             # Without unfinished files, and if it is empty then.
             with suppress(OSError):
@@ -92,8 +85,8 @@ def adopt(using: str | None = None) -> Adopted:
 
 def left(using: str) -> Iterator[LeftFile]:
     """Yield the files that ended processes left for a database, or for an unknown one."""
-    for _, files in _abandoned():
-        for one in files:
+    for _, found in _abandoned():
+        for one in found:
             if one.found is None or one.problem or one.found.head.origin.using == using:
                 yield one
 
@@ -127,7 +120,7 @@ def _abandoned() -> Iterator[tuple[Path | None, list[LeftFile]]]:
 
 def _abandoned_one(home: Path) -> Iterator[tuple[Path | None, list[LeftFile]]]:
     try:
-        with entered(home) as is_ours:
+        with files.entered(home) as is_ours:
             if is_ours:
                 yield home, list(_files(home))
     except OSError as problem:
@@ -143,9 +136,9 @@ def _is_own(path: Path) -> bool:
         return False
 
 
-def _adopt_files(files: list[LeftFile], using: str | None, report: Adopted) -> Adopted:
+def _adopt_files(found: list[LeftFile], using: str | None, report: Adopted) -> Adopted:
     landed = report.files
-    for one in files:
+    for one in found:
         if one.found is None or one.problem:
             report.strange[str(one.path)] = one.problem
             if one.bars:
@@ -168,16 +161,16 @@ def _files(home: Path) -> Iterator[LeftFile]:
     names = sorted(filter(_FILE.fullmatch, os.listdir(home)), key=int)
     for path in (home / name for name in names):
         try:
-            found = read(path)
+            found = files.read(path)
             yield LeftFile(path, found, _stranger(found.head.origin), bars=True)
-        except (Foreign, FileNotFoundError) as problem:
+        except (files.Foreign, FileNotFoundError) as problem:
             # No process will ever land it, so no process has to wait for it.
             yield LeftFile(path, None, str(problem))
-        except (Unreadable, OSError) as problem:
+        except (files.Unreadable, OSError) as problem:
             yield LeftFile(path, None, str(problem), bars=True)
 
 
-def _stranger(origin: Origin) -> str:
+def _stranger(origin: files.Origin) -> str:
     """Return why a file of this origin can't be flushed here; empty if it can."""
     if origin.using not in connections:
         return f"it is of a database {origin.using!r}, which is not declared"
@@ -190,7 +183,7 @@ def _stranger(origin: Origin) -> str:
     return ""
 
 
-def _recipe(origin: Origin) -> Recipe:
+def _recipe(origin: files.Origin) -> Recipe:
     declared = strategies()[origin.strategy].recipe()
     if declared.can.outside or declared.can.entries:
         raise ValueError(origin.strategy)
@@ -199,7 +192,7 @@ def _recipe(origin: Origin) -> Recipe:
     return declared.but(**origin.options)
 
 
-def _land(found: FileContents) -> None:
+def _land(found: files.FileContents) -> None:
     """Flush a file as its process would have: in the same pages, under the same numbers."""
     head = found.head
     lander = InDatabase(_recipe(head.origin), head.origin.using)

@@ -318,7 +318,10 @@ class File:
     def _take(self, number: int, until: int) -> None:
         """Allocate room on the disk: without it, a write to a full disk would end the process."""
         room = self._room * _WORD
-        _allocate(number, room, until - room)
+        if _CAN_GROW:
+            os.posix_fallocate(number, room, until - room)
+        else:
+            os.pwrite(number, bytes(until - room), room)
         self._room = max(self._room, until // _WORD)
 
     def forget(self) -> None:
@@ -429,13 +432,6 @@ def _data(path: Path) -> bytes:
 def _check(at: int, size: int, text: bytes) -> int:
     """Return the check of a record: of its text, its size and its index."""
     return zlib.crc32(text, zlib.crc32(_CHECK.pack(at << 24 ^ size)))
-
-
-def _allocate(number: int, at: int, length: int) -> None:
-    if _CAN_GROW:
-        os.posix_fallocate(number, at, length)
-    else:
-        os.pwrite(number, bytes(length), at)
 
 
 def _whole(size: int) -> int:

@@ -188,7 +188,11 @@ class InDatabase(Lander):
             return {}
         strategy = self._strategy()
         try:
-            _check_range(deltas)
+            # Only the single changes were checked before.
+            low, high = INT8
+            for delta in deltas:
+                if not low <= delta.by <= high:
+                    raise CounterOverflow(key=str(delta.key), low=low, high=high)
             with strategy.all_or_nothing():
                 return strategy.apply(Batch(deltas))
         except CounterOverflow:
@@ -202,11 +206,3 @@ class InDatabase(Lander):
     def has_landed(self, page: Page) -> bool:
         """Return whether the position of its history has reached it."""
         return int(self._position(page.incarnation) or 0) >= page.number
-
-
-def _check_range(deltas: tuple[Delta, ...]) -> None:
-    """Refuse sums that don't fit in 64 bits: only the single changes were checked before."""
-    low, high = INT8
-    for delta in deltas:
-        if not low <= delta.by <= high:
-            raise CounterOverflow(key=str(delta.key), low=low, high=high)

@@ -107,15 +107,12 @@ class Worker:
             self._running.release()
 
     def _turn(self) -> None:
+        moment = self._due()
+        seconds = IDLE if moment is None else max(0.0, moment - time.monotonic())
         try:
-            self._bell.get(timeout=self._seconds())
+            self._bell.get(timeout=seconds)
         except Empty:
             self._work()
-
-    def _seconds(self) -> float:
-        """Return for how many seconds nothing is due."""
-        moment = self._due()
-        return IDLE if moment is None else max(0.0, moment - time.monotonic())
 
 
 def in_event_loop() -> bool:

@@ -37,7 +37,7 @@ class HoldStatements:
     take = ""
 
     def __init__(self, spelling: Spelling) -> None:
-        now, later = spelling.clock, spelling.later()
+        now, later = spelling.clock, spelling.later
         ends = spelling.since_1970("expires_at")
         running = f"{_MINE} AND expires_at > {now}"
         #: Make a row, unless it exists. Parameters: token, label, key, quantity, note, actor,
@@ -108,13 +108,13 @@ class HoldStatements:
             "ORDER BY MIN(d.expires_at)"
         )
         #: Delete some ended holds that expired long ago. Parameters: seconds, limit.
-        old = f"WHERE state <> {HELD} AND expires_at < {spelling.ago()} LIMIT %s"
+        old = f"WHERE state <> {HELD} AND expires_at < {spelling.ago} LIMIT %s"
         self.prune = self._delete_some(spelling, old)
         #: Counters with active holds that expired long ago. Parameters: seconds. Rows: label, key,
         #: quantity.
         self.forgotten = (
             f"SELECT h.field, h.key, SUM(h.quantity) FROM {HOLDS} h WHERE h.state = {HELD} "
-            f"AND h.expires_at < {spelling.ago()} GROUP BY h.field, h.key ORDER BY h.field, h.key"
+            f"AND h.expires_at < {spelling.ago} GROUP BY h.field, h.key ORDER BY h.field, h.key"
         )
 
     def _delete_some(self, spelling: Spelling, which: str) -> str:
@@ -129,7 +129,7 @@ class MysqlHolds(HoldStatements):
 
     def __init__(self, spelling: Spelling) -> None:
         super().__init__(spelling)
-        now, later = spelling.clock, spelling.later()
+        now, later = spelling.clock, spelling.later
         ends = spelling.since_1970("expires_at")
         running = f"{_MINE_IN_MYSQL} AND expires_at > {now}"
         self.claim = (

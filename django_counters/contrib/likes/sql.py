@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from django.db import connections
 
 from django_counters.measure import Condition, ConditionKind, RowColumn
@@ -188,14 +186,6 @@ def _differing(spelling: Spelling, table: Table, vendor: str) -> str:
     )
 
 
-class Difference(NamedTuple):
-    """A counter that has not as many rows of actors as it counts."""
-
-    key: str
-    rows: int
-    value: int
-
-
 class SqlActors(SqlConditions):
     """Makes, renames and deletes rows of actors, within the transaction of their change."""
 
@@ -203,11 +193,14 @@ class SqlActors(SqlConditions):
         """Give the row of an actor to another one, who has none; return whether there was one."""
         return bool(self.run(_RENAME, (actor, *self.row(condition)[:-1])))
 
-    def differing(self, measure: int, table: Table) -> list[Difference]:
-        """Return the counters of a table that have not as many rows as they count."""
+    def differing(self, measure: int, table: Table) -> list[tuple[str, int, int]]:
+        """Return the counters of a table that have not as many rows as they count.
+
+        Each with its rows and its value.
+        """
         session = self._session
         kind = Owner(table.pending, session).kind()
         vendor = connections[session.using].vendor
         sql = _differing(session.dialect, table.quoted(session.quote), vendor)
         rows = session.run(sql, (measure, *kind), writes=False)
-        return [Difference(str(key), int(found), int(value)) for key, found, value in rows]
+        return [(str(key), int(found), int(value)) for key, found, value in rows]

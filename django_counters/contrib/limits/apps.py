@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from django.apps import AppConfig
+from django.core.checks import register
 from django.utils.translation import gettext_lazy as _
 
 from django_counters.features import Feature, Tally
@@ -28,6 +29,10 @@ class LimitsFeature(Feature):
         ),
     )
 
+    def hints(self) -> Mapping[str, str]:
+        """Return how to correct the setting."""
+        return {"E035": "Write one of them, or remove the setting."}
+
     def prune(self, using: str) -> Mapping[str, int]:
         """Delete the rows of limits that are full again."""
         from django_counters.contrib.limits.limit import prune_limits
@@ -50,4 +55,6 @@ class LimitsConfig(AppConfig):
     counters_feature = LimitsFeature()
 
     def ready(self) -> None:
-        from django_counters.contrib.limits import checks  # noqa: F401 - it registers itself
+        from django_counters.contrib.limits.limit import check_limits
+
+        register(check_limits)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache as cache_results
 from importlib.util import find_spec
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db import DEFAULT_DB_ALIAS, models, router
@@ -25,6 +26,7 @@ from django_counters.contrib.limits import algorithms
 from django_counters.contrib.limits.models import CounterLimit
 from django_counters.contrib.limits.sql import SqlLimits
 from django_counters.errors import CounterUnavailable
+from django_counters.hints import message_of
 from django_counters.options import did_you_mean, is_integer
 from django_counters.redis import addresses
 from django_counters.signals import PlainSignal
@@ -243,11 +245,11 @@ def when_away() -> WhenAway:
     return value
 
 
-def limit_problems() -> Iterator[tuple[str, str]]:
-    """Yield the id of the check and the problem of the setting."""
+def check_limits(**_: Any) -> list[CheckMessage]:
+    """E035: ``COUNTERS_LIMITS_WHEN_AWAY`` has an unknown value."""
     value = when_away()
-    if value not in WHEN_AWAY:
-        yield "E035", f"COUNTERS_LIMITS_WHEN_AWAY must be 'refuse' or 'admit', not {value!r}."
+    text = f"COUNTERS_LIMITS_WHEN_AWAY must be 'refuse' or 'admit', not {value!r}."
+    return [] if value in WHEN_AWAY else [message_of("E035", text)]
 
 
 def are_in_redis() -> bool:

@@ -11,7 +11,6 @@ from django.db import Error, connections
 
 from django_counters.contrib.limits.algorithms import Draw, LimitState
 from django_counters.errors import CounterUnavailable, OutcomeUnknown, ReadOnlyDatabase
-from django_counters.stores.sql.dialects import dialect_of
 from django_counters.stores.sql.dialects.mysql.statements import MADE, ROOM, delete_some
 from django_counters.stores.sql.dialects.spelling import Spelling, Together
 from django_counters.stores.sql.session import Session
@@ -187,11 +186,6 @@ class MysqlLimits(LimitStatements):
 _OF_VENDOR: Mapping[str, type[LimitStatements]] = {"mysql": MysqlLimits}
 
 
-def statements(using: str) -> LimitStatements:
-    """Return the statements for a database. Opens no connection."""
-    return _OF_VENDOR.get(connections[using].vendor, LimitStatements)(dialect_of(using))
-
-
 _PAGE = 1000
 
 
@@ -200,7 +194,8 @@ class SqlLimits:
 
     def __init__(self, using: str) -> None:
         self._session = Session(using)
-        self._sql = statements(using)
+        statements = _OF_VENDOR.get(connections[using].vendor, LimitStatements)
+        self._sql = statements(self._session.dialect)
 
     def take(self, draw: Draw) -> LimitState:
         """Take the cost if enough is left.

@@ -19,7 +19,6 @@ from django_counters.contrib.regions.declared import Regions, are_there, region_
 from django_counters.contrib.regions.marks import PeerAway
 from django_counters.contrib.regions.peers import DatabasePeer
 from django_counters.contrib.regions.sql import Incarnation
-from django_counters.contrib.regions.wire import HEADER, answer_signature, secret_of
 from django_counters.errors import CounterError
 
 logger = logging.getLogger("django_counters")
@@ -45,14 +44,14 @@ def answer(request: http.HttpRequest, using: str = DEFAULT_DB_ALIAS) -> http.Htt
     if request.method != "POST":
         return http.HttpResponseNotAllowed(["POST"])
     declared, body = regions(), request.read(LARGEST_REQUEST + 1)
-    signature = request.headers.get(HEADER, "")
-    secret = secret_of(signature, body, region_secrets())
+    signature = request.headers.get(wire.HEADER, "")
+    secret = wire.secret_of(signature, body, region_secrets())
     if secret is None or len(body) > LARGEST_REQUEST:
         logger.warning("Refused a request without a region's signature.")
         return http.HttpResponseForbidden()
     status, contents = _answered(body, declared, DatabasePeer(using))
     packed = wire.packed(contents)
-    headers = {HEADER: answer_signature(secret, signature, packed)}
+    headers = {wire.HEADER: wire.answer_signature(secret, signature, packed)}
     return http.HttpResponse(packed, "application/json", status, headers=headers)
 
 

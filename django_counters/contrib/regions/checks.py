@@ -7,16 +7,15 @@ from types import MappingProxyType
 from typing import Any
 
 from django.apps import apps
-from django.apps.config import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.checks import CheckMessage, Tags, register
 from django.db import connections
 
 from django_counters.conf import policies, problems
 from django_counters.contrib.regions.declared import SENT, is_regional, region_problems
 from django_counters.contrib.regions.reading import attribute_problems
 from django_counters.contrib.regions.sql import STATEMENTS, UNOFFERED
-from django_counters.hints import HINTS as CORE
+from django_counters.hints import message_of
 from django_counters.tables.schema import COUNTERS
 
 #: How to correct each finding, by its id.
@@ -34,41 +33,27 @@ HINTS: Mapping[str, str] = MappingProxyType(
 
 
 @register
-def check_regions(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+def check_regions(**_: Any) -> list[CheckMessage]:
     """E042: the contents of ``COUNTERS_REGION``, its peers and secrets. Connects to nothing."""
-    return [
-        Error(message, hint=HINTS["E042"], id="counters.E042")
-        for message in region_problems(needed=False)
-    ]
+    return [message_of("E042", text) for text in region_problems(needed=False)]
 
 
 @register(Tags.models)
-def check_attributes(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+def check_attributes(**_: Any) -> list[CheckMessage]:
     """E043 and W018: regional counters of records, if the settings can be read."""
     if any(problems(getattr(settings, "COUNTERS", None))):
         return []
-    return [
-        (Warning if code == "W018" else Error)(message, hint=HINTS[code], id=f"counters.{code}")
-        for code, message in attribute_problems(apps.get_models())
-    ]
+    return [message_of(code, text) for code, text in attribute_problems(apps.get_models())]
 
 
 @register(Tags.database)
-def check_databases(
-    app_configs: Sequence[AppConfig] | None = None,
-    databases: Sequence[str] | None = None,
-    **kwargs: Any,
-) -> list[CheckMessage]:
+def check_databases(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
     """E044: regional counters in a database that doesn't support them."""
     setting = getattr(settings, "COUNTERS", None)
     if any(problems(setting)):
         return []
     return [
-        Error(f"COUNTERS[{name!r}]: {UNOFFERED}", hint=CORE["E044"], obj=alias, id="counters.E044")
+        message_of("E044", f"COUNTERS[{name!r}]: {UNOFFERED}", alias)
         for alias in databases or ()
         if connections[alias].vendor not in STATEMENTS and COUNTERS.stands_in(alias)
         for name, policy in policies(setting).items()

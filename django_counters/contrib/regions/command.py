@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from django_counters.contrib.regions.declared import regions
 from django_counters.contrib.regions.errors import RegionAway
 from django_counters.contrib.regions.fencing import Fenced, fence, rename
-from django_counters.contrib.regions.state import Exchange, exchanged
+from django_counters.contrib.regions.state import exchanged
 
 HELP = gettext_lazy("show the ages of regions' copies, fence a restored region, or rename one")
 
@@ -74,7 +74,16 @@ def _show(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> 
     if not exchange.region:
         raise CommandError(f"This region neither publishes nor copies in the database {using!r}.")
     if as_json:
-        out.write(json.dumps({"database": using, **_as_data(exchange)}))
+        lags = exchange.seconds
+        data = {
+            "database": using,
+            "region": exchange.region,
+            "incarnation": exchange.incarnation,
+            "published": lags.pop(exchange.region),
+            "lags": lags,
+            "strangers": exchange.strangers,
+        }
+        out.write(json.dumps(data))
         return
     ages = {
         name: "never" if seconds is None else f"{seconds:.0f} s ago"
@@ -86,18 +95,6 @@ def _show(out: OutputWrapper, using: str, *, as_json: bool, **_options: Any) -> 
         out.write(f"{name}: copied {age}")
     for name in exchange.strangers:
         out.write(f"{name}: not in COUNTERS_REGIONS")
-
-
-def _as_data(exchange: Exchange) -> dict[str, Any]:
-    """Return the exchange as data for JSON; ages in seconds."""
-    lags = exchange.seconds
-    return {
-        "region": exchange.region,
-        "incarnation": exchange.incarnation,
-        "published": lags.pop(exchange.region),
-        "lags": lags,
-        "strangers": exchange.strangers,
-    }
 
 
 def _rename(out: OutputWrapper, using: str, *, as_json: bool, former: str, **_options: Any) -> None:

@@ -34,12 +34,6 @@ from django_counters.contrib.regions.sql import (
     source_of,
     store_of,
 )
-from django_counters.contrib.regions.wire import (
-    HEADER,
-    answer_signature,
-    is_same,
-    request_signature,
-)
 from django_counters.registry import registry
 from django_counters.stores.sql.positions import Position
 from django_counters.tables import CounterPosition
@@ -137,10 +131,6 @@ class HttpPeer(Peer):
     # Less than the lease of a position, which is locked while its next page is requested.
     deadline: float = 45
 
-    def marks(self, region: str) -> Marks:
-        """Return the mark of each incarnation of a region there."""
-        return self.known(region).marks
-
     def homes(self) -> Mapping[str, Marks]:
         """Return the marks of each region that has published in this database as its home."""
         with _checked():
@@ -178,10 +168,10 @@ class HttpPeer(Peer):
         """
         heading = {"from": self.sender, "to": self.target, "nonce": secrets.token_hex(16)}
         body = wire.packed({**heading, "ask": action, **params})
-        signature = request_signature(self.secret, body)
+        signature = wire.request_signature(self.secret, body)
         response, answer = self._sent(body, signature)
-        expected = answer_signature(self.secret, signature, answer)
-        if not is_same(response.headers.get(HEADER, ""), expected):
+        expected = wire.answer_signature(self.secret, signature, answer)
+        if not wire.is_same(response.headers.get(wire.HEADER, ""), expected):
             raise PeerAway(reason=_without_signature(response))
         contents = wire.unpacked(answer)
         if "problem" in contents:
@@ -189,7 +179,7 @@ class HttpPeer(Peer):
         return contents
 
     def _sent(self, body: bytes, signature: str) -> tuple[HTTPResponse, bytes]:
-        headers = {"Content-Type": "application/json", HEADER: signature}
+        headers = {"Content-Type": "application/json", wire.HEADER: signature}
         try:
             with self._connected() as connection:
                 connection.request("POST", urlsplit(self.address).path or "/", body, headers)

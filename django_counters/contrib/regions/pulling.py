@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 
 from django.db import DEFAULT_DB_ALIAS, Error
@@ -11,7 +10,6 @@ from django_counters.contrib.regions.declared import Regions, regions
 from django_counters.contrib.regions.errors import RegionAway
 from django_counters.contrib.regions.marks import (
     IncarnationMark,
-    Marks,
     Peer,
     is_ahead,
     marks_of,
@@ -59,15 +57,6 @@ def pull(using: str = DEFAULT_DB_ALIAS) -> dict[str, Exchanged]:
     return results
 
 
-def _incarnations(name: str, there: Marks, peer: Peer, declared: Regions) -> Iterator[Incarnation]:
-    """Yield all incarnations of a region, also of its former names."""
-    known = {declared.own, *declared.peers}
-    homes = {other: marks for other, marks in peer.homes().items() if other not in known}
-    for region, marks in {name: there, **homes}.items():
-        for number in sorted(marks):
-            yield Incarnation(region, number)
-
-
 def _move_stock(declared: Regions, results: dict[str, Exchanged], using: str) -> None:
     """Receive stock that was sent here, and send some to regions with little.
 
@@ -90,9 +79,13 @@ def _copy(name: str, peer: Peer, declared: Regions, using: str, done: Exchanged)
     """Copy all pages of one region, and record the time when all of it was here."""
     # In this order: all marks here were there before.
     known, there = marks_of(name, using), peer.marks(name)
-    for of in _incarnations(name, there, peer, declared):
-        while _pulled(of, peer, using, done):
-            pass
+    # Also those of its former names.
+    others = {declared.own, *declared.peers}
+    homes = {other: marks for other, marks in peer.homes().items() if other not in others}
+    for region, marks in {name: there, **homes}.items():
+        for incarnation in sorted(marks):
+            while _pulled(Incarnation(region, incarnation), peer, using, done):
+                pass
     number, mark = present(there)
     if mark.timeline != CLOSED and is_ahead(known, number, mark):
         done.problem = f"{name} was restored from a backup and needs a fence"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from django.apps.config import AppConfig
 from django.core.checks import CheckMessage, Error, register
 
 from django_counters.contrib.streams.declared import stream_problems
@@ -19,9 +18,7 @@ HINTS = {
 
 
 @register
-def check_streams(
-    app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
-) -> list[CheckMessage]:
+def check_streams(**_: Any) -> list[CheckMessage]:
     """E039: the contents of ``COUNTERS_STREAMS``. Connects to nothing."""
     return [
         Error(message, hint=HINTS[code], id=f"counters.{code}")

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_counters.contrib.streams.consuming import Consumed, Consumer, backend_of
-from django_counters.contrib.streams.declared import Stream, streams
+from django_counters.contrib.streams.declared import streams
 from django_counters.contrib.streams.errors import DecodeFailed, UnknownSignature
 from django_counters.errors import OutcomeUnknown, ReadOnlyDatabase
 from django_counters.management.work import seconds, until_asked_to_end
@@ -55,7 +55,11 @@ def handle(
         CommandError: the stream isn't declared, or `DECODE` can't work; without a loop, also if a
             message can't be counted.
     """
-    declared, out, err = _declared(stream), command.stdout, command.stderr
+    known, out, err = streams(), command.stdout, command.stderr
+    if stream not in known:
+        names = ", ".join(known) or "none"
+        raise CommandError(f"COUNTERS_STREAMS has no stream {stream!r}. It has: {names}.")
+    declared = known[stream]
     consumer = backend_of(declared).consumer(declared, using)
     problems: list[str] = []
     with closing(consumer):
@@ -67,14 +71,6 @@ def handle(
                 err.write(problem)
     if loop is None and problems:
         raise CommandError("; ".join(problems))
-
-
-def _declared(name: str) -> Stream:
-    declared = streams()
-    if name not in declared:
-        known = ", ".join(declared) or "none"
-        raise CommandError(f"COUNTERS_STREAMS has no stream {name!r}. It has: {known}.")
-    return declared[name]
 
 
 def _explained(turns: Iterator[Consumed]) -> Iterator[Consumed]:

@@ -195,7 +195,14 @@ class PageConsumer:
         InvalidConfiguration: the stream's function can't be found.
     """
 
-    def __init__(self, stream: Stream, using: str, lease: float, step: Step) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        using: str,
+        *,
+        lease: float = LEASE,
+        step: Step = lambda name: None,  # noqa: ARG005
+    ) -> None:
         self._source = stream.source
         self._stream = stream.name
         self._using = using
@@ -207,6 +214,10 @@ class PageConsumer:
         self._landing = ParcelLanding(using, stream.source)
         self._beyond = Beyond(stream.source, using)
         self._portion = Portion(stream.page)
+        self._connect(stream)
+
+    def _connect(self, stream: Stream) -> None:
+        """Prepare for the first turn."""
 
     def _decoded(self, messages: Sequence[StreamMessage], until: float = inf) -> MessagePage:
         """Return a page of the messages that are decoded until a moment, at least one."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from django_counters.errors import InvalidConfiguration
 from django_counters.options import Option
 
 MISSING = "topics of Kafka need confluent-kafka: pip install django-distributed-counters[kafka]"
@@ -117,6 +119,17 @@ class Topic:
     def connecting(self) -> dict[str, Any]:
         """Return the settings of its clients."""
         return {"bootstrap.servers": self.location, **self.settings}
+
+
+@contextmanager
+def needs_kafka() -> Iterator[None]:
+    """Raise `InvalidConfiguration` if confluent-kafka, which is an extra, isn't installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        raise InvalidConfiguration(problem=MISSING) from None
 
 
 def topic_of(location: str, own: Mapping[str, Any]) -> Topic:

@@ -17,9 +17,9 @@ from django.db import DEFAULT_DB_ALIAS, DataError
 
 from django_counters.contrib.streams import consuming
 from django_counters.contrib.streams.declared import Stream
-from django_counters.contrib.streams.kafka import MISSING, KafkaMessage, Raw, Topic, topic_of
+from django_counters.contrib.streams.kafka import KafkaMessage, Raw, Topic, needs_kafka, topic_of
 from django_counters.contrib.streams.pages import MessagePage, write_lost
-from django_counters.errors import CounterUnavailable, InvalidConfiguration
+from django_counters.errors import CounterUnavailable
 from django_counters.landing import Landed, PageOverflow
 from django_counters.stores.base import Move, PartitionBusy
 from django_counters.stores.sql.incidents import record
@@ -49,16 +49,8 @@ class KafkaConsumer(consuming.PageConsumer):
     #: Far below the time after which librdkafka leaves the group by itself, which is 5 minutes.
     longest_pause = 5.0
 
-    def __init__(
-        self,
-        stream: Stream,
-        using: str,
-        *,
-        lease: float = consuming.LEASE,
-        step: consuming.Step = lambda name: None,  # noqa: ARG005
-    ) -> None:
-        super().__init__(stream, using, lease, step)
-        self._topic, self._member = _connected(stream, using)
+    def _connect(self, stream: Stream) -> None:
+        self._topic, self._member = _connected(stream, self._using)
         # The position of each partition, and its next offset.
         self._known: dict[int, Position] = {}
         self._next: dict[int, int] = {}
@@ -229,14 +221,9 @@ class KafkaConsumer(consuming.PageConsumer):
 
 
 def _connected(stream: Stream, using: str) -> tuple[KafkaTopic, Member]:
-    # confluent-kafka is an extra.
-    try:
+    with needs_kafka():
         from django_counters.contrib.streams.kafka_member import Member
         from django_counters.contrib.streams.kafka_topic import KafkaTopic
-    except ModuleNotFoundError as error:
-        if error.name != "confluent_kafka":
-            raise
-        raise InvalidConfiguration(problem=MISSING) from None
     topic = _topic(stream)
     group = stream.own["GROUP"] or f"django-counters-{stream.name}"
     # Each database needs all messages.

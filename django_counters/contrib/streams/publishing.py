@@ -11,8 +11,8 @@ from uuid import UUID
 from django.core.signing import Signer
 
 from django_counters import clock
-from django_counters.contrib.streams.declared import Stream, streams
-from django_counters.contrib.streams.kafka import MISSING, topic_of
+from django_counters.contrib.streams.declared import streams
+from django_counters.contrib.streams.kafka import needs_kafka, topic_of
 from django_counters.contrib.streams.redis import RedisOutlet
 from django_counters.effects import UnknownKind
 from django_counters.errors import InvalidConfiguration
@@ -142,19 +142,10 @@ def outlet_to(name: str) -> Outlet:
     if name not in declared:
         raise InvalidConfiguration(problem=f"COUNTERS_STREAMS has no stream {name!r}.")
     stream = declared[name]
-    if stream.backend == "kafka":
-        return _to_kafka(stream)
-    return RedisOutlet(stream.location, stream.parts)
-
-
-def _to_kafka(stream: Stream) -> Outlet:
-    # confluent-kafka is an extra.
-    try:
+    if stream.backend != "kafka":
+        return RedisOutlet(stream.location, stream.parts)
+    with needs_kafka():
         from django_counters.contrib.streams.kafka_outlet import KafkaOutlet
-    except ModuleNotFoundError as error:
-        if error.name != "confluent_kafka":
-            raise
-        raise InvalidConfiguration(problem=MISSING) from None
     return KafkaOutlet(topic_of(stream.location, stream.own))
 
 

@@ -69,15 +69,7 @@ class RedisConsumer(consuming.PageConsumer):
         InvalidConfiguration: the stream's Redis server or function can't be found.
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        using: str,
-        *,
-        lease: float = consuming.LEASE,
-        step: consuming.Step = lambda name: None,  # noqa: ARG005
-    ) -> None:
-        super().__init__(stream, using, lease, step)
+    def _connect(self, stream: Stream) -> None:
         self._parts = [RedisStream(stream.location, part) for part in stream.parts]
         self._ahead = Ahead()
         # Parts that are known to have a row.

@@ -133,7 +133,11 @@ class SqlBatches:
         quoted = table.quoted(self._session.quote)
         keys = RecordKeys(key_field, self._using)
         natives = keys.natives(sums)
-        totals = self._held(quoted, keys, natives)
+        totals: dict[str, int] = {}
+        if natives:
+            among = self._session.dialect.keys(list(natives.values()))
+            rows = self._session.run(self._session.dialect.hold(quoted, keys.type), (among,))
+            totals = {str(key): total for key, total in rows}
         refused = {}
         credits = []
         for key, by in sums.items():
@@ -142,7 +146,11 @@ class SqlBatches:
             elif by:
                 credits.append((natives[key], by))
         if credits:
-            self._credit(quoted, keys, credits)
+            sql = self._session.dialect.fold(quoted, keys.type).credit
+            credited = self._session.run(sql, self._session.dialect.columns(credits))
+            if len(credited) != len(credits):
+                text = f"{len(credits)} rows are held, {len(credited)} were changed"
+                raise RuntimeError(text)
         return refused
 
     def land_cells(self, sums: Sums[str]) -> bool:
@@ -222,20 +230,6 @@ class SqlBatches:
             for number in (amounts.total or 0, amounts.value)
             if not low <= number + sums[str(key)] <= high
         }
-
-    def _held(self, quoted: Table, keys: RecordKeys, natives: Mapping[str, Any]) -> dict[str, int]:
-        """Hold rows; their totals by the text of their keys."""
-        if not natives:
-            return {}
-        among = self._session.dialect.keys(list(natives.values()))
-        rows = self._session.run(self._session.dialect.hold(quoted, keys.type), (among,))
-        return {str(key): total for key, total in rows}
-
-    def _credit(self, quoted: Table, keys: RecordKeys, credits: Sequence[tuple[Any, int]]) -> None:
-        sql = self._session.dialect.fold(quoted, keys.type).credit
-        credited = self._session.run(sql, self._session.dialect.columns(credits))
-        if len(credited) != len(credits):
-            raise RuntimeError(f"{len(credits)} rows are held, {len(credited)} were changed")
 
 
 def _never(sums: Mapping[str, int]) -> Iterator[tuple[str, LandingRefusal]]:

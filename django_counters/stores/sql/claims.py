@@ -47,7 +47,7 @@ class Claims:
 
     def __init__(self, session: Session, table: ClaimTable) -> None:
         self._session = session
-        self._sql = session.dialect.claims(table)
+        self._sql = session.dialect.claims(table, session.dialect)
 
     def claim(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Claim names, in one order; those that are new. Only what they stand for is to be done.

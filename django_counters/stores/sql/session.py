@@ -118,19 +118,15 @@ class Block(AbstractContextManager[None]):
         """
         connection = connections[self._using]
         driver = connection.connection
-        begun = _has_begun(driver)
+        # Django's word for it may differ from that of the driver. That of mysqlclient is asked
+        # while it is open; those of psycopg and sqlite3 have attributes.
+        asked = getattr(driver, "open", False) and getattr(driver, "get_autocommit", None)
+        commits = asked() if asked else getattr(driver, "autocommit", True)
+        begun = not commits or getattr(driver, "in_transaction", False)
         if self._commits and (connection.in_atomic_block or not connection.autocommit or begun):
             connection.in_atomic_block = connection.closed_in_transaction = False
             connection.savepoint_ids, connection.atomic_blocks = [], []
             connection.close()
-
-
-def _has_begun(driver: Any) -> bool:
-    """Whether the driver is in a transaction: Django's word for it may differ from its own."""
-    # That of mysqlclient is asked while it is open; those of psycopg and sqlite3 have attributes.
-    asked = getattr(driver, "open", False) and getattr(driver, "get_autocommit", None)
-    commits = asked() if asked else getattr(driver, "autocommit", True)
-    return not commits or getattr(driver, "in_transaction", False)
 
 
 def commits_at_once(using: str) -> bool:

@@ -27,7 +27,7 @@ class _Dialects(dict[str, Dialect]):
     """The dialects by vendor. A dialect is imported on first use: a project needs one of them."""
 
     def __missing__(self, vendor: str) -> Dialect:
-        return import_dialect(vendor)
+        return self.setdefault(vendor, import_string(_HOMES[vendor])())
 
     def __contains__(self, vendor: object) -> bool:
         return vendor in _HOMES
@@ -37,11 +37,6 @@ class _Dialects(dict[str, Dialect]):
 
 
 DIALECTS = _Dialects()
-
-
-def import_dialect(vendor: str) -> Dialect:
-    """Import the dialect of a vendor, unless it's there."""
-    return DIALECTS.setdefault(vendor, import_string(_HOMES[vendor])())
 
 
 def dialect_of(using: str) -> Dialect:

@@ -81,18 +81,14 @@ class ClaimSql:
     #: Hold a text until the transaction ends, unless another transaction holds it. Rows: whether.
     #: Parameters: the text. Empty where there is one writer.
     try_alone = ""
-    now = ""
     #: The condition that a token ``g`` is in its window and, where there is no `take_back`, not in
     #: the ledger.
     fresh = ""
-    #: Ends a SELECT that holds its rows.
-    holding = ""
-    #: The condition that a row is one of those that a SELECT of ``row`` finds.
-    among_found = ""
-    row = ""
+    #: How a column is written.
+    column = "{}"
 
-    def __init__(self, table: ClaimTable) -> None:
-        columns = list(table.columns)
+    def __init__(self, table: ClaimTable, spelling: Spelling) -> None:
+        columns = [self.column.format(name) for name in table.columns]
         names, first = ", ".join(columns[: table.keys]), columns[0]
         changed = [f"{column} = EXCLUDED.{column}" for column in columns[table.keys :]]
         changed.append(f"{table.moment} = EXCLUDED.{table.moment}")
@@ -101,7 +97,7 @@ class ClaimSql:
         self._row = f"({', '.join(map(self._typed, given.values()))})"
         self._insert = (
             f") INSERT INTO {table.name} ({', '.join(columns)}, {table.moment}) "
-            f"SELECT {', '.join(columns)}, {self.now} FROM g WHERE "
+            f"SELECT {', '.join(columns)}, {spelling.clock} FROM g WHERE "
             f"{self.fresh if table.are_tokens else 'true'}"
         )
         self._order = f" ORDER BY {names}"
@@ -110,14 +106,12 @@ class ClaimSql:
         self.found = (
             f"SELECT {', '.join(columns)} FROM {table.name} WHERE {first} = %s ORDER BY {names}"
         )
-        self.held = self.found + self.holding
-        self.known = (
-            f"SELECT {first} FROM {table.name} WHERE {first} {self._among(table.columns[first])}"
-        )
+        self.held = self.found + spelling.held
+        among = spelling.among(next(iter(table.columns.values())))
+        self.known = f"SELECT {first} FROM {table.name} WHERE {first} {among}"
         self.answer = f"UPDATE {table.name} SET {columns[-1]} = %s WHERE {first} = %s RETURNING 1"
-        old = f"SELECT {self.row} FROM {table.name} WHERE {table.moment} < %s"
-        old = self.among_found.format(f"{old} ORDER BY {table.moment} LIMIT %s")
-        self.prune = f"DELETE FROM {table.name} WHERE {old} RETURNING 1"
+        old = f"WHERE {table.moment} < %s ORDER BY {table.moment} LIMIT %s"
+        self.prune = spelling.delete_some(table.name, old)
 
     def claim(self, rows: Sequence[Sequence[Any]]) -> tuple[str, Sequence[Any]]:
         """Insert what is not there, in the order of the names. Rows: the first columns of it."""
@@ -136,13 +130,9 @@ class ClaimSql:
         order = self._order if len(rows) > 1 else ""
         return f"{self._head}{', '.join([self._row] * len(rows))}{self._insert}{order}"
 
-    def _among(self, kind: str) -> str:
-        """That a column of a type is one of some. Parameters: these."""
-        raise NotImplementedError
-
     def _typed(self, kind: str) -> str:
         """A parameter of a type."""
-        raise NotImplementedError
+        return "%s"
 
 
 # The transaction of a flush.

@@ -158,6 +158,7 @@ class Spelling(ABC):
         now: the moment at which a statement begins.
         clock: the present moment, later than ``now`` where a statement had to wait.
         microseconds: the same of the server, in microseconds since 1970.
+        ago, later: the moment so many seconds before or after now. Parameters: seconds.
         held: the end of a SELECT that holds its rows.
         kept: the same where others may change them, but not delete them.
         skipping: what follows where it leaves alone what another transaction holds.
@@ -168,6 +169,8 @@ class Spelling(ABC):
 
     now = clock = "CURRENT_TIMESTAMP"
     microseconds: str
+    ago: str
+    later: str
     held = " FOR UPDATE"
     kept = " FOR KEY SHARE"
     skipping = " SKIP LOCKED"
@@ -227,14 +230,6 @@ class Spelling(ABC):
             f"AND w.{name} = {self.literal(pending.record[1])} "
             f"AND w.{record} = {self.as_text(f'{table.name}.{table.key}')})"
         )
-
-    @abstractmethod
-    def ago(self) -> str:
-        """The moment so many seconds before now. Parameters: seconds."""
-
-    @abstractmethod
-    def later(self) -> str:
-        """The moment so many seconds after now. Parameters: seconds."""
 
     @abstractmethod
     def since_1970(self, moment: str) -> str:

@@ -261,6 +261,7 @@ class MySQL(Dialect):
     UNSERIALIZABLE = ("1213", "1020")
 
     now = clock = "UTC_TIMESTAMP(6)"
+    ago, later = f"{now} - INTERVAL %s SECOND", f"{now} + INTERVAL %s SECOND"
     # Whoever has waited for a row asks for it anew: nothing but SYSDATE goes on. It is local time,
     # which may be of one hour twice: no more than the time that has passed is taken from it.
     microseconds = (
@@ -309,14 +310,6 @@ class MySQL(Dialect):
     def ordered(self, key: str) -> str:
         """The order of bytes, which is that of the columns of keys."""
         return f"ORDER BY CAST({key} AS BINARY)"
-
-    def ago(self) -> str:
-        """The moment so many seconds before now."""
-        return f"{self.now} - INTERVAL %s SECOND"
-
-    def later(self) -> str:
-        """The moment so many seconds after now."""
-        return f"{self.now} + INTERVAL %s SECOND"
 
     def since_1970(self, moment: str) -> str:
         """A moment in microseconds since 1970."""

@@ -17,6 +17,7 @@ from django_counters.stores.sql.dialects.spelling import (
     TOKENS,
     TOTAL,
     Either,
+    Spelling,
     Together,
     plain,
 )
@@ -28,9 +29,8 @@ from django_counters.stores.sql.dialects.spelling import (
 BY_KEY = "FORCE INDEX (PRIMARY)"
 
 
-def at_most(seconds: int) -> str:
-    """What stands before a statement that waits so long. For MySQL it is a comment."""
-    return f"/*M! SET STATEMENT innodb_lock_wait_timeout = {seconds} FOR */ "
+#: Before a statement that waits for no lock. For MySQL it is a comment.
+AT_ONCE = "/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ "
 
 
 # Rows that are deleted and returned: held first, by their primary keys.
@@ -70,18 +70,13 @@ def _of_kind(table: str) -> Mapping[str, str]:
 
 
 def delete_some(
-    table: str,
-    which: str,
-    returning: str,
-    patience: str = " SKIP LOCKED",
-    named_by: Mapping[str, str] | None = None,
+    table: str, which: str, returning: str, named_by: Mapping[str, str] | None = None
 ) -> str:
     """Delete some rows, and tell columns of their primary key: those that nobody holds.
 
     What others insert after they were found stays.
 
     Args:
-        patience: empty to wait for who holds some.
         named_by: the columns of the primary key and their types, for the table of another app.
     """
     named = named_by or _NAMED_BY.get(table) or _of_kind(table)
@@ -94,7 +89,7 @@ def delete_some(
     told = ", ".join(_given(name) if name in named else name for name in asked)
     return Together(
         f"{ROOM}SELECT JSON_ARRAYAGG(JSON_ARRAY({kept})) INTO @djc_rows FROM "
-        f"(SELECT {held} FROM {table} {which} FOR UPDATE{patience}) d; "
+        f"(SELECT {held} FROM {table} {which} FOR UPDATE SKIP LOCKED) d; "
         f"DELETE t FROM {gone} STRAIGHT_JOIN {table} t {BY_KEY} ON {same}; "
         f"SELECT {told} FROM {gone}"
     )
@@ -163,7 +158,7 @@ class MysqlNamedTotals(standard.NamedTotals):
         there = f"SELECT 1 FROM {table.name} p WHERE p.{table.key} = @djc_key"
         asked = f"(0 {comparison} @djc_bound OR EXISTS ({there})){waits}" if asks else "true"
         made = self._made(comparison, f"@djc_refused IS NULL AND {asked}")
-        return Either(change, f"{looks}{at_most(0)}{made}", f"{looks}{made}")
+        return Either(change, f"{looks}{AT_ONCE}{made}", f"{looks}{made}")
 
     def _made(self, comparison: str, asked: str) -> str:
         """Insert, or add to what others have inserted meanwhile.
@@ -236,9 +231,7 @@ class MysqlSpread(standard.SpreadStatements):
             f"ON DUPLICATE KEY UPDATE {pending.name}.{pending.value} = "
             f"{pending.name}.{pending.value} + @djc_by; {self.answer}"
         )
-        return Either(
-            f"{given}{change}{self.answer}", f"{given}{at_most(0)}{make}", f"{given}{make}"
-        )
+        return Either(f"{given}{change}{self.answer}", f"{given}{AT_ONCE}{make}", f"{given}{make}")
 
     def arrange(
         self,
@@ -427,13 +420,13 @@ class MysqlFold(standard.Fold):
     @cached_property
     def ensure_at_once(self) -> str:
         """Make totals that are missing; an error of a lock where somebody is just making one."""
-        return self.ensure.replace("INSERT ", f"{at_most(0)}INSERT ", 1)
+        return self.ensure.replace("INSERT ", f"{AT_ONCE}INSERT ", 1)
 
     @cached_property
     def hold_one(self) -> str:
         """Hold one total. An INSERT of it waits for nobody, see `MysqlNamedTotals`."""
         given, _, make = self.hold.partition("INSERT ")
-        at_once = f"{given}{at_most(0)}INSERT {make}"
+        at_once = f"{given}{AT_ONCE}INSERT {make}"
         locked = Either(given + make.rpartition("; ")[2], at_once, self.hold)
         return locked if self._table.inserts else self.hold
 
@@ -562,28 +555,19 @@ class MysqlClaims(claims.ClaimSql):
     ``LAST_INSERT_ID`` what became of it.
     """
 
-    now = NOW
-    holding = " FOR UPDATE"
+    column = "`{}`"
 
-    def __init__(self, table: claims.ClaimTable) -> None:
-        columns = [f"`{column}`" for column in table.columns]
-        names, first = columns[: table.keys], columns[0]
+    def __init__(self, table: claims.ClaimTable, spelling: Spelling) -> None:
+        super().__init__(table, spelling)
+        columns = [self.column.format(name) for name in table.columns]
         self.keys = table.keys
-        self.found = (
-            f"SELECT {', '.join(columns)} FROM {table.name} WHERE {first} = %s "
-            f"ORDER BY {', '.join(names)}"
-        )
-        self.held = self.found + self.holding
-        self.known = f"SELECT {first} FROM {table.name} WHERE {first} IN %s"
-        self.answer = f"UPDATE {table.name} SET {columns[-1]} = %s WHERE {first} = %s"
-        old = f"WHERE {table.moment} < %s ORDER BY {table.moment} LIMIT %s"
-        self.prune = delete_some(table.name, old, "1")
+        self.answer = self.answer.removesuffix(" RETURNING 1")
         given = f"SELECT IF(LAST_INSERT_ID(1), %s, NULL){', %s' * (len(columns) - 1)}, {NOW}"
         into = f"INSERT INTO {table.name} ({', '.join(columns)}, {table.moment})"
         asked = f" FROM DUAL WHERE {_FRESH}" if table.are_tokens else ""
         beside = "SET @djc_at = %s; " if table.are_tokens else ""
         self._beside = len(table.beside)
-        column = f"{table.name}.{first}"
+        column = f"{table.name}.{columns[0]}"
         self._once = (
             f"{beside}{into} {given}{asked} ON DUPLICATE KEY UPDATE "
             f"{column} = IF(LAST_INSERT_ID(0), NULL, {column}); "

@@ -63,6 +63,7 @@ class PostgreSQL(Dialect):
 
     now = "STATEMENT_TIMESTAMP()"
     clock = "CLOCK_TIMESTAMP()"
+    ago, later = f"{now} - make_interval(secs => %s)", f"{clock} + make_interval(secs => %s)"
     microseconds = "(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000)::bigint"
 
     held = " FOR NO KEY UPDATE"
@@ -108,14 +109,6 @@ class PostgreSQL(Dialect):
     def hurry(self, setting: str) -> str:
         """Wait no longer within the transaction."""
         return f"SELECT set_config('{setting}', %s, true)"
-
-    def ago(self) -> str:
-        """The moment so many seconds before now."""
-        return f"{self.now} - make_interval(secs => %s)"
-
-    def later(self) -> str:
-        """The moment so many seconds after now."""
-        return f"{self.clock} + make_interval(secs => %s)"
 
     def since_1970(self, moment: str) -> str:
         """A moment in microseconds since 1970."""

@@ -210,17 +210,10 @@ class PostgresClaims(ClaimSql):
         "WHERE d.token = %s::uuid AND d.created_at = %s::timestamptz) RETURNING 1"
     )
     try_alone = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
-    now = "CLOCK_TIMESTAMP()"
     fresh = (
         f"(token IS NULL OR at > CLOCK_TIMESTAMP() - {_WINDOW} "
         f"AND at < CLOCK_TIMESTAMP() + {AHEAD})"
     )
-    holding = " FOR NO KEY UPDATE"
-    among_found = "ctid = ANY(ARRAY({} FOR UPDATE SKIP LOCKED))"
-    row = "ctid"
-
-    def _among(self, kind: str) -> str:
-        return f"= ANY(%s::{kind}[])"
 
     def _typed(self, kind: str) -> str:
         return f"%s::{kind}"

@@ -23,25 +23,16 @@ _WINDOW = f"(COALESCE((SELECT token_window FROM {HORIZON}), 172800000000) / 1000
 class SqliteClaims(ClaimSql):
     """Claims of SQLite."""
 
-    now = NOW
     fresh = (
         "(token IS NULL OR at > STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', "
         f"'-' || {_WINDOW} || ' seconds') "
         "AND at < STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', '+1 hour') "
         f"AND NOT EXISTS (SELECT 1 FROM {DELTAS} d WHERE d.token = g.token))"
     )
-    among_found = "rowid IN ({})"
-    row = "rowid"
 
     def values(self, rows: Sequence[Sequence[Any]]) -> Sequence[Any]:
         """Texts, where there are no types."""
         return [plain(given) for row in rows for given in row]
-
-    def _among(self, kind: str) -> str:  # noqa: ARG002 - values have types, columns do not
-        return "IN (SELECT value FROM json_each(%s))"
-
-    def _typed(self, kind: str) -> str:  # noqa: ARG002
-        return "%s"
 
 
 # Totals and the dialect.
@@ -101,6 +92,8 @@ class SQLite(Dialect):
     READ_ONLY = ("SQLITE_READONLY",)
 
     now = clock = NOW
+    ago = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', PRINTF('-%%.3f seconds', %s))"
+    later = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', PRINTF('+%%.3f seconds', %s))"
     # It knows milliseconds, no more.
     microseconds = "CAST(ROUND((JULIANDAY('NOW') - 2440587.5) * 86400000) AS INTEGER) * 1000"
 
@@ -134,14 +127,6 @@ class SQLite(Dialect):
     def added(self, present: str, by: str) -> str:
         """A sum, or NULL: what does not fit would become a float."""
         return f"CASE WHEN {self.fits(present, by)} THEN {present} + {by} END"
-
-    def ago(self) -> str:
-        """The moment so many seconds before now."""
-        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', PRINTF('-%%.3f seconds', %s))"
-
-    def later(self) -> str:
-        """The moment so many seconds after now."""
-        return "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW', PRINTF('+%%.3f seconds', %s))"
 
     def since_1970(self, moment: str) -> str:
         """A moment in microseconds since 1970, of which it knows milliseconds."""
