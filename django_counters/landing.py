@@ -488,12 +488,7 @@ def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None)
 
 def _where(landing: LandingCells | None) -> _Where:
     """Makes of a counter and its cell the key and the cell that are stored."""
-
-    @cache
-    def stored(cell: Cell) -> Cell:
-        own: Cell = landing.stored(cell) if landing else cell
-        return own
-
+    stored: Callable[[Cell], Cell] = cache(landing.stored) if landing else lambda cell: cell
     return lambda counter, cell: (counter.partition(" ")[2] or counter, stored(cell))
 
 

@@ -78,22 +78,24 @@ def _digits(text: str) -> str:
 
 def cell_field(cell: Cell, counter: str) -> str:
     """The field of a generation that stands for a cell of a counter, beside that of the counter."""
-    return f"{_beginning(cell)} {counter}"
+    kind, values = cell
+    last = values[-1] if kind.has_members else kind.mark
+    numbers, text = _beginning(kind, values[:-1] if kind.has_members else values)
+    # Without numbers, the dot tells a mark from `COUNT` and `RANKS`.
+    return f"{CELL}{numbers}{'.' if last else ''}{last} {text} {counter}"
 
 
-# The rows of one change, and those of other counters in the same minute, begin alike.
+# The rows of one change, the members of a set, and all counters in the same minute begin alike.
 @lru_cache(maxsize=1000)
-def _beginning(cell: Cell) -> str:
-    """The numbers of a cell with dots between them, the mark of its kind, and its text."""
+def _beginning(kind: Kind, values: tuple[Any, ...]) -> tuple[str, str]:
+    """The numbers of a cell with dots between them, without a member, and its text."""
     numbers, text = [], ""
-    for column, value in zip(cell.kind.own, cell.values, strict=True):
+    for column, value in zip(kind.own, values, strict=False):
         if column.type == "text":
             text = value
         else:
             numbers.append(int(value.timestamp()) if column.type == _MOMENT else value)
-    # Without numbers, the dot tells a mark from `COUNT` and `RANKS`.
-    mark = f".{cell.kind.mark}" if cell.kind.mark else ""
-    return f"{CELL}{'.'.join(map(str, numbers))}{mark} {text}"
+    return ".".join(map(str, numbers)), text
 
 
 def cell_in(field: str) -> tuple[str, Cell] | None:
@@ -107,31 +109,31 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
         return None
     field.encode()  # raises where another process has written other bytes
     numbers, text, counter = field[1:].split(" ", 2)
-    first, _, mark = numbers.rpartition(".")
-    numbers, mark = (first, mark) if mark.isalpha() else (numbers, "")
+    first, _, last = numbers.rpartition(".")
+    mark = last if last.isalpha() else ""
     kind = kind_marked(mark)
     if not mark and (kind is None or numbers.count(".") + bool(numbers) != len(_types(kind))):
         kind = kind_of_members()
-    if kind is None:
+    if kind is None or (kind.has_members and int(last) < 1):
         raise UnknownKind(field)
-    values = _values(kind, numbers, text)
-    if kind.has_members and values[-1] < 1:
-        raise UnknownKind(field)
-    return counter, Cell(kind, values)
+    if kind.has_members:
+        return counter, Cell(kind, (*_values(kind, f"{first}.0", text)[:-1], int(last)))
+    return counter, Cell(kind, _values(kind, first if mark else numbers, text))
 
 
-def _types(kind: Kind) -> list[str]:
-    return [column.type for column in kind.own if column.type != "text"]
+@lru_cache(maxsize=1000)
+def _types(kind: Kind) -> tuple[str, ...]:
+    """The types of the numbers of a cell."""
+    return tuple(column.type for column in kind.own if column.type != "text")
 
 
 @lru_cache(maxsize=1000)
 def _values(kind: Kind, numbers: str, text: str) -> tuple[Any, ...]:
     """The values of a cell; many cells have the same."""
-    words = numbers.split(".") if numbers else []
     try:
         values: list[Any] = [
             datetime.fromtimestamp(int(word), UTC) if of == _MOMENT else int(word)
-            for of, word in zip(_types(kind), words, strict=True)
+            for of, word in zip(_types(kind), numbers.split(".") if numbers else [], strict=True)
         ]
     except (OverflowError, OSError) as error:
         raise ValueError(numbers) from error

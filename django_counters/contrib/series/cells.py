@@ -392,9 +392,8 @@ def in_period(deltas: Sequence[Delta], store: GuardsStore) -> list[Delta]:
         # Rows of other kinds count changes and actors, not amounts.
         if effect.by > 0 or effect.cell.kind.each:
             return effect
-        return effect._replace(
-            by=booked(effect.by, counted[delta.key, period_in(effect.cell).number])
-        )
+        before = counted[delta.key, period_in(effect.cell).number]
+        return effect._replace(by=booked(effect.by, before))
 
     return [
         delta._replace(effects=tuple(one for e in delta.effects if (one := taken(delta, e)).by))

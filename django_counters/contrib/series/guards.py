@@ -73,9 +73,8 @@ class QuotaLimits(NamedTuple):
     def guard(self, measure: Measure, effects: Sequence[Effect], using: str) -> Quotas | None:
         """Return the quotas of the periods that a change counts in, longer periods last."""
         declared, zone = dict(self.limits), registry.measures(using).ensure(measure).zone
-        named = (
-            (PERIODS[period_in(cell).number - 1], cell) for cell, _ in effects if cell.kind is SUM
-        )
+        sums = (cell for cell, _ in effects if cell.kind is SUM)
+        named = ((PERIODS[period_in(cell).number - 1], cell) for cell in sums)
         quotas = Quotas(
             Quota(with_tags(cell, SUM, ""), declared[period], zone)
             for period, cell in named

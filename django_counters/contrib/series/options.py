@@ -84,10 +84,7 @@ def period_in(cell: Cell) -> CellPeriod:
 
 def with_tags(cell: Cell, kind: Kind, tags: str) -> Cell:
     """Return the cell of a kind for the same period, with other tags."""
-    values = {
-        column.letter: value for column, value in zip(cell.kind.own, cell.values, strict=True)
-    }
-    values["t"] = tags
+    values = dict(zip((one.letter for one in cell.kind.own), cell.values, strict=True), t=tags)
     return Cell(kind, tuple(values[column.letter] for column in kind.own))
 
 
