@@ -152,15 +152,16 @@ class Kind:
         table: the table of its rows.
         columns: those of its primary key, in this order. `KEY` and `SHARD` are filled in by stores,
             the others are in `types.Cell.values`. Then `NUMBER`, if a row has a number that is
-            added to; else an existing row stays as it is. One of the others at most is a text, and
-            has no white space.
+            added to; else an existing row stays as it is. The others are ``smallint``, ``int`` or
+            ``bigint``, ``timestamptz`` in whole seconds, and at most one ``text`` without white
+            space. Each has a letter of its own, none of ``c``, ``d``, ``k``, ``n`` and ``v``.
         each: whether a change adds one, whatever its amount is.
         derived: whether rows are sums of cells over the columns that they don't have. They are made
             when these cells are written.
         has_members: whether each row is of one actor, for changes that say ``who``. The last column
             is then a number that stands for the actor.
-        varied: the letters of the columns in which the rows of one change differ. Then PostgreSQL
-            gets a function that adds them: it has few parameters and keeps its plan.
+        varied: the letters of all columns in which the rows of one change can differ. Then
+            PostgreSQL gets a function that adds them: it has few parameters and keeps its plan.
         mark: a letter that stands for the kind in Redis, if its rows have numbers and are pending
             there. The sums of `django_counters.contrib.series` have none.
         lands: the dotted path of a function that keeps the members that land, if rows have some:

@@ -77,7 +77,7 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 36_397,
+    "lines of code": 36_391,
     "tables of a plain project": 15,
     "modules that it loads to count": 60,
     "their lines of code": 8_045,

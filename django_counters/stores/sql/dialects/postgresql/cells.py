@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from django_counters.measure import Kind
+from django_counters.measure import SHARD, Kind
 from django_counters.stores.sql.dialects.cells import Cells, array, insert
 
 # The code of an error of the function of a guard. Its detail has numbers.
@@ -24,20 +24,20 @@ class PostgresCells(Cells):
 
     def apart(self, kind: Kind) -> str:
         """Add to cells of a shard that no other transaction uses."""
-        shard = {"n": "(SELECT django_counters_cell_shard())"}
-        columns = ", ".join(shard.get(letter, letter) for letter in kind.letters)
+        shard = {SHARD: "(SELECT django_counters_cell_shard())"}
+        columns = ", ".join(shard.get(column, column.letter) for column in kind.columns)
         return insert(kind, f"SELECT {columns} FROM {self.given(kind)}")
 
     def beside(self, change: str, columns: Sequence[str], kinds: Sequence[Kind]) -> str:
         """A change and its effects. The change comes first, for they are made from its rows."""
-        shard = {"n": "c.n" if "n" in columns else "0"}
+        shard = {SHARD: "c.n" if "n" in columns else "0"}
         same = " AND u.k = c.k" if "k" in columns else ""
         # The last part, where an actor counts once, gives the value where nothing was counted.
         told = [column for column in columns if column != "p"]
         counted = " AND ".join(f"c.{column} IS NOT NULL" for column in told) + same
         parts = [f"django_counters_change ({', '.join(columns)}) AS MATERIALIZED ({change})"]
         for number, kind in enumerate(kinds):
-            values = ", ".join(shard.get(letter, f"u.{letter}") for letter in kind.letters)
+            values = ", ".join(shard.get(one, f"u.{one.letter}") for one in kind.columns)
             source = f"SELECT {values} FROM django_counters_change c, {self.given(kind)}"
             first = self._after(kind, number) if number else ""
             added = insert(kind, f"{source} WHERE {counted}{first}")

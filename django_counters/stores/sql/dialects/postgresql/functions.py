@@ -425,9 +425,11 @@ def _adding(kind: Kind) -> str:
     NULL for the value, or for the row that was taken, is nothing counted. Nearly always a row is
     there, and an UPDATE writes less into the log than an INSERT that meets a conflict.
     """
-    given = {one: one for one in kind.letters} | {one: f"{one}s[i]" for one in kind.varied}
+    given = {one: one for one in kind.letters} | {one: f"{one}s[place]" for one in kind.varied}
     types = {one.letter: one.type for one in kind.columns if one != SHARD}
-    alike = "".join(f", {one} {of}" for one, of in types.items() if one not in kind.varied)
+    # PostgreSQL doesn't take a number that stands in a statement for a smallint.
+    taken = {one: "int" if of == "smallint" else of for one, of in types.items()}
+    alike = "".join(f", {one} {of}" for one, of in taken.items() if one not in kind.varied)
     varied = "".join(f", {one}s {types[one]}[]" for one in kind.varied)
     same = " AND ".join(f"c.{one.name} = {given[one.letter]}" for one in kind.keys)
     return f"""
@@ -438,7 +440,7 @@ BEGIN
   IF v IS NULL OR n IS NULL THEN
     RETURN v;
   END IF;
-  FOR i IN 1 .. array_length({kind.varied[0]}s, 1) LOOP
+  FOR place IN 1 .. array_length({kind.varied[0]}s, 1) LOOP
     UPDATE {kind.table} AS c SET value = c.value + d WHERE {same};
     IF NOT FOUND THEN
       {insert(kind, f"VALUES ({', '.join(given.values())})")};
