@@ -63,8 +63,7 @@ def check_upkeep() -> Iterator[tuple[str, str]]:
 @_reported
 def check_apps() -> Iterator[tuple[str, str]]:
     """E062: settings of capabilities whose apps aren't installed, and kinds without a projector."""
-    makes = any(feature.projector for feature in features())
-    adding = [app for app, feature in installed().items() if feature.kinds and not makes]
+    adding = [app for app, one in installed().items() if one.kinds and not one.projector]
     kinds = [f"Feature.kinds of {app!r}" for app in adding]
     for app, feature in absent().items():
         for name in (*feature.settings, *(kinds if feature.projector else ())):

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 
 from django_counters.features import features
 from django_counters.measure import Kind, Measure
-from django_counters.projector import Projector
+from django_counters.projector import Projector, Projectors
 
 
 class UnknownKind(ValueError):
@@ -41,9 +41,10 @@ class _Kinds:
 
     @cached_property
     def projector(self) -> Projector | None:
-        """What makes the effects of changes."""
-        paths = (feature.projector for feature in features() if feature.projector)
-        return next(map(import_string, paths), None)
+        """What makes the effects of changes: one for all apps."""
+        paths = [feature.projector for feature in features() if feature.projector]
+        several: list[Projector] = list(map(import_string, paths))
+        return Projectors(several) if len(several) > 1 else next(iter(several), None)
 
 
 _made: list[_Kinds] = []

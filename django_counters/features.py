@@ -317,8 +317,8 @@ class Feature:
     #: PostgreSQL, each kind with numbers gets a function.
     kinds: Sequence[Kind] = ()
 
-    #: The dotted path of a `projector.Projector`, which makes the effects of changes. One installed
-    #: app has one.
+    #: The dotted path of a `projector.Projector`, which makes the effects of changes: those of its
+    #: own kinds. That of `django_counters.contrib.series` makes them for each kind with periods.
     projector: str = ""
 
     def imported_first(self) -> Sequence[str]:

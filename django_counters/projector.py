@@ -8,7 +8,7 @@ checks refuse two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -81,14 +81,16 @@ class Guarding(Protocol):
         """
 
 
-class LandingCells(Protocol):
+class LandingCells:
     """Completes cells that were pending elsewhere and land. They are `types.Cell`."""
 
     def stored(self, cell: Any) -> Any:
         """Return a cell as the database has it."""
+        return cell
 
     def with_derived(self, sums: Any) -> Any:
         """Return `types.Sums` of cells that land, and of rows that are derived from them."""
+        return sums
 
 
 class CountsStore(Protocol):
@@ -100,11 +102,12 @@ class CountsStore(Protocol):
         """Return the statement that reads total and pending of a counter, and its parameters."""
 
 
-class Projector(Protocol):
-    """Makes the effects of changes. An app names one in `Feature.projector`."""
+class Projector:
+    """Makes the effects of changes. An app names its own in `Feature.projector`."""
 
-    def completed(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+    def completed(self, parts: dict[str, Any]) -> dict[str, Any]:
         """Return the parts of a `Measure`, which several options have declared, as one."""
+        return parts
 
     def effects(
         self,
@@ -129,19 +132,73 @@ class Projector(Protocol):
                 effects when they land.
             token: the `tokens.Token` of the change.
         """
+        raise NotImplementedError
 
-    def landing(self, using: str, measures: Iterable[Any] | None = None) -> LandingCells:
+    def landing(self, using: str, measures: Iterable[Any] | None = None) -> LandingCells:  # noqa: ARG002
         """Return what completes the cells that land. ``measures``: those that are declared."""
+        return LandingCells()
 
-    def admitted(self, deltas: Sequence[Any], using: str) -> Sequence[Any]:
+    def admitted(self, deltas: Sequence[Any], using: str) -> Sequence[Any]:  # noqa: ARG002
         """Return changes whose cells are as the database has them, if this process knows that."""
+        return deltas
 
-    def counted(self, measure: Any, key: Hashable, store: CountsStore) -> Any:
+    def counted(self, measure: Any, key: Hashable, store: CountsStore) -> Any:  # noqa: ARG002
         """Return the value of a named counter and its numbers beside it, of one moment.
 
-        Both are a pair: a `types.Amounts`, and lists of `stores.sql.cells.CellPart` by kind. None
-        if nothing was ever counted by the measure.
+        Both are a pair: a `types.Amounts`, and lists of `stores.sql.cells.CellPart` by kind.
+        ``forget()`` takes these numbers away, and deletes the rows of all other kinds. None if
+        nothing was ever counted by the measure.
         """
+        return None
+
+    def taken(self, deltas: Sequence[Any], store: GuardsStore) -> Sequence[Any]:  # noqa: ARG002
+        """Return changes of locked totals, with the effects that decreases really have."""
+        return deltas
+
+
+class Projectors(Projector):
+    """Those of several apps. Each makes its own effects and completes its own cells."""
+
+    def __init__(self, projectors: Sequence[Projector]) -> None:
+        self._projectors = projectors
+
+    def completed(self, parts: dict[str, Any]) -> dict[str, Any]:
+        for one in self._projectors:
+            parts = one.completed(parts)
+        return parts
+
+    def effects(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return tuple(e for one in self._projectors for e in one.effects(*args, **kwargs))
+
+    def landing(self, using: str, measures: Iterable[Any] | None = None) -> LandingCells:
+        some = None if measures is None else list(measures)
+        return _SeveralLanding([one.landing(using, some) for one in self._projectors])
+
+    def admitted(self, deltas: Sequence[Any], using: str) -> Sequence[Any]:
+        for one in self._projectors:
+            deltas = one.admitted(deltas, using)
+        return deltas
+
+    def counted(self, measure: Any, key: Hashable, store: CountsStore) -> Any:
+        counted = (one.counted(measure, key, store) for one in self._projectors)
+        return next((found for found in counted if found), None)
 
     def taken(self, deltas: Sequence[Any], store: GuardsStore) -> Sequence[Any]:
-        """Return changes of locked totals, with the effects that decreases really have."""
+        for one in self._projectors:
+            deltas = one.taken(deltas, store)
+        return deltas
+
+
+class _SeveralLanding(LandingCells):
+    def __init__(self, several: Sequence[LandingCells]) -> None:
+        self._several = several
+
+    def stored(self, cell: Any) -> Any:
+        for one in self._several:
+            cell = one.stored(cell)
+        return cell
+
+    def with_derived(self, sums: Any) -> Any:
+        for one in self._several:
+            sums = one.with_derived(sums)
+        return sums

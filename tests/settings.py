@@ -65,6 +65,7 @@ INSTALLED_APPS = [
     "example_project.live",
     "tests.testapp",
     "tests.extension",
+    "tests.extension.weekdays",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",

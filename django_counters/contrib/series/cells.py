@@ -18,8 +18,10 @@ from django_counters import clock
 from django_counters.contrib.series.calendar import PERIODS, period_of
 from django_counters.contrib.series.options import (
     OTHER,
+    PERIOD,
     SEPARATOR,
     SUM,
+    TAGS,
     TAGS_LENGTH,
     finest_first,
     period_cell,
@@ -32,10 +34,10 @@ from django_counters.effects import has_cells, kinds, names_members
 from django_counters.errors import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
 from django_counters.event import PLAIN, TAG_LENGTH, Event, Who, actor_of, checked_moment
 from django_counters.measure import Kind, Measure, member_of
-from django_counters.projector import CountsStore, GuardsStore
+from django_counters.projector import CountsStore, GuardsStore, LandingCells, Projector
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import CellPart
-from django_counters.stores.sql.measures import SqlMeasures, Stored
+from django_counters.stores.sql.measures import SqlMeasures, Stored, stored_periods
 from django_counters.tokens import Token, moment_of
 from django_counters.types import Amounts, Cell, Delta, Effect, Sums
 from django_counters.upkeep import declared_measures
@@ -44,10 +46,10 @@ _ENCODED = {"%": "%25", SEPARATOR: "%7C", " ": "%20", OTHER: "%7E"}
 _ENCODE = str.maketrans(_ENCODED)
 
 
-class CellProjector:
+class CellProjector(Projector):
     """Makes the cells of changes, and what is derived from them; see `projector.Projector`."""
 
-    def completed(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+    def completed(self, parts: dict[str, Any]) -> dict[str, Any]:
         """Return the parts of a `Measure`: the periods of all options, the finest first."""
         return {**parts, "per": finest_first(list(set(parts.get("per", ()))))}
 
@@ -74,8 +76,9 @@ class CellProjector:
         """
         at, tags, who = event
         names_who = who is not None and names_members(measure)
-        if not has_cells(measure):
-            if event == PLAIN:
+        if not stored_periods(measure):
+            # Another app decides what an event means for rows without periods.
+            if event == PLAIN or has_cells(measure):
                 return ()
             asked = "tags" if tags is not None else "at" if at is not None else "who"
             raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
@@ -143,7 +146,7 @@ class CellProjector:
 PROJECTOR = CellProjector()
 
 
-class LandingPeriods:
+class LandingPeriods(LandingCells):
     """Completes cells that land; see `projector.LandingCells`.
 
     Args:
@@ -163,7 +166,7 @@ class LandingPeriods:
 
     def stored(self, cell: Cell) -> Cell:
         """Return a cell with ``~`` for each value of a tag that is not counted apart."""
-        if "t" not in cell.kind.letters:
+        if TAGS not in cell.kind.own:
             return cell
         period = period_in(cell)
         tags = self._admitted(period.measure, period.tags)
@@ -228,7 +231,7 @@ def _cells(measure: Measure, stored: Stored, now: datetime, moment: datetime, ta
             for period, start in _starts(measure.declared(kind.option), keep, moment, now, zone)
         )
         for kind in kinds()
-        if not kind.derived and "p" in kind.letters
+        if not kind.derived and PERIOD in kind.own
     }
     if not any(made.values()):
         reason = f"no period of {measure.name} is kept for so long"
@@ -346,7 +349,7 @@ def with_derived(sums: Sums[str], measures: Mapping[int, Measure]) -> Sums[str]:
 
 def _periods(measure: Measure) -> _Periods:
     """Return the numbers of the periods of each derived kind."""
-    derived = (kind for kind in kinds() if kind.derived and "p" in kind.letters)
+    derived = (kind for kind in kinds() if kind.derived and PERIOD in kind.own)
     declared = {kind: measure.declared(kind.option) for kind in derived}
     return {
         kind: frozenset(PERIODS.index(period) + 1 for period in periods)
@@ -390,7 +393,7 @@ def in_period(deltas: Sequence[Delta], store: GuardsStore) -> list[Delta]:
 
     def taken(delta: Delta, effect: Effect) -> Effect:
         # Rows of other kinds count changes and actors, not amounts.
-        if effect.by > 0 or effect.cell.kind.each:
+        if effect.by > 0 or effect.cell.kind.each or PERIOD not in effect.cell.kind.own:
             return effect
         before = counted[delta.key, period_in(effect.cell).number]
         return effect._replace(by=booked(effect.by, before))

@@ -29,14 +29,16 @@ TAGS_LENGTH = 200
 _MOST_VALUES = 10_000
 TAGS_TABLE = "django_counters_countertag"
 _MOST_DAYS = 36_500
+PERIOD = RowColumn("p", "period", "smallint")
+TAGS = RowColumn("t", "tags", "text")
 _COLUMNS = {
     column.letter: column
     for column in (
         RowColumn("m", "measure_id", "int"),
         KEY,
-        RowColumn("p", "period", "smallint"),
+        PERIOD,
         RowColumn("s", "start", "timestamptz"),
-        RowColumn("t", "tags", "text"),
+        TAGS,
         RowColumn("w", "member", "bigint"),
         SHARD,
         NUMBER,
@@ -79,7 +81,7 @@ class CellPeriod(NamedTuple):
 def period_in(cell: Cell) -> CellPeriod:
     """Return the period of a cell; without tags, if its kind has none."""
     measure, number, start, *others = cell.values
-    return CellPeriod(measure, number, start, others[0] if "t" in cell.kind.letters else "")
+    return CellPeriod(measure, number, start, others[0] if TAGS in cell.kind.own else "")
 
 
 def with_tags(cell: Cell, kind: Kind, tags: str) -> Cell:

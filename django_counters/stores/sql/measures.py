@@ -38,7 +38,7 @@ def _stored_periods(measure: Measure, known: tuple[Kind, ...]) -> tuple[str, ...
     return tuple(
         known_as(kind, period)
         for kind in known
-        if "p" in kind.letters
+        if any(column.name == "period" for column in kind.own)
         for period in measure.declared(kind.option)
     )
 
