@@ -19,6 +19,8 @@ from django.test.utils import override_settings
 
 from django_counters import CounterField, testing
 from django_counters.contrib.streams import KafkaMessage, Message
+from django_counters.event import PLAIN
+from django_counters.measure import Measure
 from django_counters.models import Counter, CounterAdjustment, CounterIncident
 from django_counters.types import Batch, Delta
 from tests.docs.site.blog.models import Like, Post, Repo
@@ -276,6 +278,10 @@ PAGES: dict[str, dict[str, Made]] = {
         "publish.position": lambda cast: "",
         "send": lambda cast: dict,
         "confirm": lambda cast: dict,
+    },
+    "docs/reference/extend.md": {
+        "effects.event": lambda cast: PLAIN,
+        "measure": lambda cast: Measure("likes", options=(("weekdays", ("each",)),)),
     },
     "docs/how-to/history.md": {"days.key": lambda cast: "orders:eu"},
     "docs/how-to/errors-and-retries.md": {"sell.lines": lambda cast: [(cast["product"], 2)]},
