@@ -72,6 +72,9 @@ TABLE = {
     "extension/test_streaks.py": Row(
         ("dialect", "mariadb", "pair", "newest"), "rows of an app, down to their SQL"
     ),
+    "extension/test_weekdays.py": Row(
+        ("dialect", "mariadb", "pair", "newest"), "rows without periods, down to their SQL"
+    ),
     "faults": Row(NOWHERE, "a step of its own: kills its own servers"),
     "fields": Row(("dialect", "pair", "newest"), "model fields are Django's"),
     "holds": Row(SQL, "what is held and sold, down to its SQL"),

@@ -138,7 +138,7 @@ def test_what_a_projection_declares_is_in_the_measure() -> None:
         CounterField(crowed=7)
 
 
-TOYS = ("times", "crowd", "mood", "vouchers", "streaks", "tagged")
+TOYS = ("times", "crowd", "mood", "vouchers", "streaks", "tagged", "weekdays")
 
 
 def test_editors_know_the_arguments_of_fields() -> None:
