@@ -487,7 +487,7 @@ def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None)
 
 
 def _where(landing: LandingCells | None) -> _Where:
-    """Makes of a counter and its cell the key and the cell that are stored."""
+    """Return a function from a counter and its cell to the stored key and cell."""
     stored: Callable[[Cell], Cell] = cache(landing.stored) if landing else lambda cell: cell
     return lambda counter, cell: (counter.partition(" ")[2] or counter, stored(cell))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RowColumn(NamedTuple):
-    """A column of such a table, or of a `Kind`: its letter in statements, its name, its type."""
+    """A column of a `ConditionKind` or a `Kind`: its letter in statements, its name and type."""
 
     letter: str
     name: str
@@ -150,11 +150,11 @@ class Kind:
         name: the name of such rows.
         option: the option that declares such rows; see `Measure.declared`.
         table: the table of its rows.
-        columns: those of its primary key, in this order. `KEY` and `SHARD` are filled in by stores,
-            the others are in `types.Cell.values`. Then `NUMBER`, if a row has a number that is
-            added to; else an existing row stays as it is. The others are ``smallint``, ``int`` or
-            ``bigint``, ``timestamptz`` in whole seconds, and at most one ``text`` without white
-            space. Each has a letter of its own, none of ``c``, ``d``, ``k``, ``n`` and ``v``.
+        columns: the columns of the primary key, in order; then `NUMBER`, if a row has a number to
+            add to. Without it, an existing row stays as it is. Stores fill in `KEY` and `SHARD`.
+            The others are in `types.Cell.values`: ``smallint``, ``int``, ``bigint``,
+            ``timestamptz`` in whole seconds, and at most one ``text`` without white space. Each
+            needs a letter of its own, none of ``c``, ``d``, ``k``, ``n`` and ``v``.
         each: whether a change adds one, whatever its amount is.
         derived: whether rows are sums of cells over the columns that they don't have. They are made
             when these cells are written.
@@ -165,8 +165,8 @@ class Kind:
         mark: a letter that stands for the kind in Redis, if its rows have numbers and are pending
             there. The sums of `django_counters.contrib.series` have none.
         lands: the dotted path of a function that keeps the members that land, if rows have some:
-            ``lands(session, members, more)`` takes the key and the cell of each member, and of
-            whatever else was pending, with its content.
+            ``lands(session, members, more)`` takes ``(key, cell)`` for each member, and
+            ``(key, cell, value)`` for other pending data.
         order: its place among all kinds. Each change writes them in this order, which is a lock
             order: two servers with different ones can deadlock. So it never changes, and doesn't
             depend on ``INSTALLED_APPS``. Apps outside of this package start at 1000.

@@ -82,7 +82,7 @@ class Guarding(Protocol):
 
 
 class LandingCells:
-    """Completes cells that were pending elsewhere and land. They are `types.Cell`."""
+    """Completes pending cells when they land. Each is a `types.Cell`."""
 
     def stored(self, cell: Any) -> Any:
         """Return a cell as the database has it."""
@@ -135,11 +135,11 @@ class Projector:
         raise NotImplementedError
 
     def landing(self, using: str, measures: Iterable[Any] | None = None) -> LandingCells:  # noqa: ARG002
-        """Return what completes the cells that land. ``measures``: those that are declared."""
+        """Return the `LandingCells` of a flush. ``measures``: the declared ones."""
         return LandingCells()
 
     def admitted(self, deltas: Sequence[Any], using: str) -> Sequence[Any]:  # noqa: ARG002
-        """Return changes whose cells are as the database has them, if this process knows that."""
+        """Return changes with their cells as stored, if this process has counted by the measure."""
         return deltas
 
     def counted(self, measure: Any, key: Hashable, store: CountsStore) -> Any:  # noqa: ARG002

@@ -79,7 +79,7 @@ class Cell(NamedTuple):
 
     Attributes:
         kind: its kind.
-        values: those of the columns that are the kind's own; see `Kind.own`.
+        values: one for each column of `Kind.own`, in its order.
     """
 
     kind: Kind

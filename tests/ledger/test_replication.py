@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -16,6 +16,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import IntegrityError, connections
 from psycopg.conninfo import make_conninfo
+from pytest_django import DjangoDbBlocker
 
 from django_counters import clock
 from django_counters.adjustments.audit import verify_audit
@@ -53,9 +54,15 @@ TABLES = (
 
 
 @pytest.fixture(scope="module")
-def servers(django_db_setup: None) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def servers(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """The server that counts, and the one that takes over."""
-    with server(wal_level="logical") as origin, server() as target:
+    with ExitStack() as running:
+        # They ask the server of the tests for its version.
+        with django_db_blocker.unblock():
+            origin = running.enter_context(server(wal_level="logical"))
+            target = running.enter_context(server())
         yield origin, target
 
 

@@ -118,7 +118,7 @@ class SqlPeriods:
         return self._sql.delete_some(table._meta.db_table, columns, _OLD)
 
     def forget(self, table: type[OfPeriod], measure: int, period: int, before: datetime) -> int:
-        """Delete rows of a period that begin before a moment; how many. In small batches."""
+        """Delete a period's rows before a moment, in small batches. Return their number."""
         sql, gone = self.forgetting(table), 0
         params = (measure, period, self._shown()(before), _PAGE)
         while rows := len(self._session.run(sql, params)):
