@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 from unittest import mock
 
@@ -23,6 +23,7 @@ from django_counters.errors import (
 from django_counters.models import Counter
 from django_counters.registry import registry
 from django_counters.stores.sql.batches import SqlBatches
+from django_counters.stores.sql.session import Session
 from django_counters.testing import assert_counts, override_counters
 from tests.concurrency.servers import backend, end, waiters
 
@@ -268,6 +269,21 @@ def test_a_read_never_says_that_nobody_knows() -> None:
             cursor.execute("SELECT pg_terminate_backend(%s)", [wait_for_lock()])
         error = future.exception(30)
     assert type(error) is CounterUnavailable
+
+
+@pytest.mark.postgresql
+def test_a_connection_lost_at_the_end_of_a_savepoint() -> None:
+    """Django leaves the error of ROLLBACK TO SAVEPOINT out, and tells the next statement of it."""
+    session = Session("default")
+    with pytest.raises(CounterUnavailable, match="the connection was lost"), transaction.atomic():
+        Counter.objects.increment("a")
+        with suppress(KeyError), session.all_or_nothing(), beside() as call:
+            number = backend()
+            call(lambda: end(number)).result(30)
+            raise KeyError
+        Counter.objects.increment("a")
+    connection.close()
+    assert_counts({})
 
 
 @pytest.mark.postgresql

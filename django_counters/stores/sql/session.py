@@ -466,6 +466,13 @@ class Session:
             raise (
                 errors.OutcomeUnknown(using=self.using) if unknown else self._unreachable(error)
             ) from error
+        driver = connections[self.using].connection
+        if isinstance(error, transaction.TransactionManagementError) and (
+            getattr(driver, "closed", False)
+        ):
+            # It was lost at the end of a savepoint, about which Django raises nothing.
+            reason = "the connection was lost in a transaction"
+            raise errors.CounterUnavailable(using=self.using, reason=reason) from error
 
     def _unreachable(self, error: Error) -> errors.CounterUnavailable:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
