@@ -107,7 +107,7 @@ def assert_exact(found: dict[str, Any]) -> None:
 def test_redis_the_worker_and_the_flusher_are_killed_while_it_counts(
     transactional_db: None,
 ) -> None:
-    found = printed(url_of_the_test(), "--seconds", "30", "--check", "--chaos", own_redis=True)
+    found = printed(url_of_the_test(), "--seconds", "25", "--check", "--chaos", own_redis=True)
     assert_exact(found)
     assert found["kills"].keys() == {"Redis", "flusher", "worker"}
     assert found["kills"]["Redis"] > 1
