@@ -18,7 +18,7 @@ needs("django_counters.contrib.series")
 
 
 class Period(models.IntegerChoices):
-    """The periods; the meaning of the numbers is for ever."""
+    """The periods; their numbers never change."""
 
     MINUTE = 1, _("minute")
     HOUR = 2, _("hour")

@@ -24,7 +24,7 @@ _FOLDER = __name__.rpartition(".")[0]
 OTHER = "~"
 # Between the values of tags in a cell.
 SEPARATOR = "|"
-# Of all values of one change together, encoded.
+# The length of the encoded values of one change, together.
 TAGS_LENGTH = 200
 _MOST_VALUES = 10_000
 TAGS_TABLE = "django_counters_countertag"

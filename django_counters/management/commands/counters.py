@@ -86,9 +86,9 @@ class Command(BaseCommand):
         add("--dry-run", action="store_true", help=_("say what there is, no more"))
         adjustments.add_arguments(sub["adjust"])
         add = sub["doctor"].add_argument
-        every = _("also list what is as it should be")
+        every = _("also list facts that need no action")
         add("--all", action="store_true", dest="shows_all", help=every)
-        add("--fail", action="store_true", help=_("end with 1 where something has to be done"))
+        add("--fail", action="store_true", help=_("exit with 1 if something has to be done"))
         for name, module in _modules().items():
             module.add_arguments(subs.add_parser(name, help=module.HELP, parents=[_common()]))
         missing = ((app, name) for app, feature in absent().items() for name in feature.commands)

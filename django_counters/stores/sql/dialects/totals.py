@@ -405,7 +405,7 @@ class Fold:
         never = f"DO UPDATE SET {value} = t.{value} WHERE false"
         return self._made(f"({', '.join(columns)}) {never}")
 
-    #: The same for one total. Of several, none can be locked before the others are made.
+    #: The same for one total. Several have to be inserted before the first is locked.
     hold_one = cached_property(lambda fold: fold.hold)
 
     def _made(self, present: str) -> str:

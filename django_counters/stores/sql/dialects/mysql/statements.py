@@ -408,8 +408,8 @@ class MysqlFold(standard.Fold):
         """Make totals that are missing. Whoever changes one that is there is not waited for."""
         total, rows = self._total, self._rows
         there = f"SELECT 1 FROM {total.table} t WHERE {total.there}"
-        # Nothing but a row that is there can be ignored: what is pending has the same keys, and
-        # NULL, which stands for no keys, is none. It would become an empty key.
+        # IGNORE ignores existing rows only: pending rows have the same keys, and NULL, which means
+        # no keys, isn't one. It would become an empty key.
         return (
             f"{total.scope}SET @djc_keys = JSON_ARRAY%s; "
             f"INSERT IGNORE INTO {total.columns} SELECT {total.row} FROM {rows} "
@@ -424,7 +424,7 @@ class MysqlFold(standard.Fold):
 
     @cached_property
     def hold_one(self) -> str:
-        """Hold one total. An INSERT of it waits for nobody, see `MysqlNamedTotals`."""
+        """Lock one total. Its INSERT doesn't wait; see `MysqlNamedTotals`."""
         given, _, make = self.hold.partition("INSERT ")
         at_once = f"{given}{AT_ONCE}INSERT {make}"
         locked = Either(given + make.rpartition("; ")[2], at_once, self.hold)
