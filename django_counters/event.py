@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import models
 
 from django_counters import clock
-from django_counters.errors import InvalidActor, InvalidMoment
+from django_counters.errors import InvalidActor, InvalidMoment, UnsupportedSeries
 from django_counters.tokens import Token
 
 #: Values by the names of tags.
@@ -126,6 +126,17 @@ def _why_nobody(text: str) -> str:
     if len(text) > WHO_LENGTH:
         return f"it has {len(text)} characters, {WHO_LENGTH} are allowed"
     return "" if text.isprintable() else "it contains a character that cannot be printed"
+
+
+def refuse_event(key: str, event: Event) -> None:
+    """Refuse the facts of a change for which a counter has no rows.
+
+    Raises:
+        UnsupportedSeries: there are some.
+    """
+    if event != PLAIN:
+        asked = "tags" if event.tags is not None else "at" if event.at is not None else "who"
+        raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
 
 
 def checked_moment(at: object, now: datetime) -> datetime:

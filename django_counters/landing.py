@@ -409,7 +409,7 @@ class ParcelLanding:
         found: dict[tuple[str, Cell | None], int] = {}
         members: dict[Kind, list[tuple[str, Cell]]] = {}
         known = projector()
-        landing = known.landing(self._using) if known else None
+        landing = known.landing(self._using) if known else LandingCells()
         where = _where(landing)
         for (counter, cell), by in chain.from_iterable(part.items() for part in parts):
             if cell is not None:
@@ -438,10 +438,9 @@ class ParcelLanding:
             if kind in members or kind in others:
                 self._batches.land_members(kind, members.get(kind, ()), others.get(kind, ()))
 
-    def _land_cells(self, sums: CellSums[str], landing: LandingCells | None) -> CellSums[str]:
+    def _land_cells(self, sums: CellSums[str], landing: LandingCells) -> CellSums[str]:
         """Add to cells. Return the amounts that do not fit; the others are added."""
-        added = landing.with_derived(sums) if landing else sums
-        if not sums or self._batches.land_cells(added):
+        if not sums or self._batches.land_cells(landing.with_derived(sums)):
             return {}
         if len(sums) == 1:
             return sums
@@ -486,9 +485,9 @@ def sums_of(parcels: Iterable[Parcel], without: Mapping[str, int] | None = None)
     return places
 
 
-def _where(landing: LandingCells | None) -> _Where:
+def _where(landing: LandingCells) -> _Where:
     """Return a function from a counter and its cell to the stored key and cell."""
-    stored: Callable[[Cell], Cell] = cache(landing.stored) if landing else lambda cell: cell
+    stored: Callable[[Cell], Cell] = cache(landing.stored)
     return lambda counter, cell: (counter.partition(" ")[2] or counter, stored(cell))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -27,6 +27,19 @@ class RowColumn(NamedTuple):
     letter: str
     name: str
     type: str
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as a number or a text: a moment as its seconds."""
+        return int(value.timestamp()) if self.type == "timestamptz" else value
+
+    def parsed(self, plain: Any) -> Any:
+        """Return the value of a number or a text.
+
+        Raises:
+            ValueError, OverflowError, OSError: it is none.
+        """
+        value = plain if self.type == "text" else int(plain)
+        return datetime.fromtimestamp(value, UTC) if self.type == "timestamptz" else value
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -213,11 +226,6 @@ class Kind:
 
     def __repr__(self) -> str:
         return repr(self.name)
-
-    @property
-    def is_sharded(self) -> bool:
-        """Whether writers that don't wait for each other add to its numbers."""
-        return SHARD in self.columns
 
 
 class Measure(NamedTuple):

@@ -77,15 +77,15 @@ print(json.dumps([files, tables, *walks]))
 """
 # No number may grow: a change that lowers one lowers it here.
 MOST = {
-    "lines of code": 36_443,
+    "lines of code": 36_433,
     "tables of a plain project": 15,
     "modules that it loads to count": 60,
-    "their lines of code": 8_094,
+    "their lines of code": 8_093,
     "files of an increment": 9,
     "moves of an increment": 11,
     "files of an adjustment": 13,
     "moves of an adjustment": 54,
-    "lines of imports": 4_240,
+    "lines of imports": 4_236,
     "classes of one name": 0,
     "modules of one name in the core": 5,
     "files of less than 60 lines": 13,

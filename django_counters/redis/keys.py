@@ -6,7 +6,6 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +20,6 @@ PLACES = 8
 # a counter begins so and has white space.
 TOKEN = "\0k"  # noqa: S105
 CELL = "#"
-_MOMENT = "timestamptz"
 # Those of fields that say how many actors of a set have fields, and of registers of all others.
 COUNT, RANKS = "#n", "#r"
 # Registers of one field. Each of them is a character, this one where no member was seen.
@@ -94,7 +92,7 @@ def _beginning(kind: Kind, values: tuple[Any, ...]) -> tuple[str, str]:
         if column.type == "text":
             text = value
         else:
-            numbers.append(int(value.timestamp()) if column.type == _MOMENT else value)
+            numbers.append(column.plain(value))
     return ".".join(map(str, numbers)), text
 
 
@@ -112,7 +110,7 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
     first, _, last = numbers.rpartition(".")
     mark = last if last.isalpha() else ""
     kind = kind_marked(mark)
-    if not mark and (kind is None or numbers.count(".") + bool(numbers) != len(_types(kind))):
+    if not mark and (kind is None or numbers.count(".") + bool(numbers) != _numbers(kind)):
         kind = kind_of_members()
     if kind is None or (kind.has_members and int(last) < 1):
         raise UnknownKind(field)
@@ -122,25 +120,22 @@ def cell_in(field: str) -> tuple[str, Cell] | None:
 
 
 @lru_cache(maxsize=1000)
-def _types(kind: Kind) -> tuple[str, ...]:
-    """The types of the numbers of a cell."""
-    return tuple(column.type for column in kind.own if column.type != "text")
+def _numbers(kind: Kind) -> int:
+    """How many columns of a cell are numbers."""
+    return sum(column.type != "text" for column in kind.own)
 
 
 @lru_cache(maxsize=1000)
 def _values(kind: Kind, numbers: str, text: str) -> tuple[Any, ...]:
     """The values of a cell; many cells have the same."""
-    try:
-        values: list[Any] = [
-            datetime.fromtimestamp(int(word), UTC) if of == _MOMENT else int(word)
-            for of, word in zip(_types(kind), numbers.split(".") if numbers else [], strict=True)
-        ]
-    except (OverflowError, OSError) as error:
-        raise ValueError(numbers) from error
+    words = numbers.split(".") if numbers else []
     for place, column in enumerate(kind.own):
         if column.type == "text":
-            values.insert(place, text)
-    return tuple(values)
+            words.insert(place, text)
+    try:
+        return tuple(column.parsed(word) for column, word in zip(kind.own, words, strict=True))
+    except (OverflowError, OSError) as error:
+        raise ValueError(numbers) from error
 
 
 def cells_in(fields: Iterable[str]) -> tuple[list[Cell], list[str]]:

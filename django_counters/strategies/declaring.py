@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from django_counters.options import Option
 from django_counters.stores.sql.dialects import Table
-from django_counters.stores.sql.measures import SqlMeasures
 from django_counters.strategies.base import Strategy
 
 _V = TypeVar("_V")
@@ -54,9 +53,6 @@ class Shared(Protocol):
 
     def kept(self, make: Callable[[str], _V], using: str) -> _V:
         """Return the one object that a class or a function makes for a database."""
-
-    def measures(self, using: str) -> SqlMeasures:
-        """The measures that a database has."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,8 @@ from django_counters.errors import (
     RecordMissing,
     UnsupportedBounds,
     UnsupportedCondition,
-    UnsupportedSeries,
 )
-from django_counters.event import PLAIN, Event
+from django_counters.event import PLAIN, Event, refuse_event
 from django_counters.features import forgetting
 from django_counters.measure import Condition, Conditional, ConditionResult, Kind, Measure
 from django_counters.registry import registry
@@ -408,7 +407,7 @@ class Change(NamedTuple):
             event = event if seen else event._replace(who=None)
         effects: tuple[Effect, ...] = ()
         if measure is None or measure.projector is None:
-            _refuse_event(ref.label, event)
+            refuse_event(ref.label, event)
         else:
             # As `effects_of`, without this call.
             effects = measure.projector.effects(
@@ -462,14 +461,8 @@ def effects_of(
     """
     if measure is not None and measure.projector is not None:
         return measure.projector.effects(measure, key, by, event, using=using, admits=admits)
-    _refuse_event(key, event)
+    refuse_event(key, event)
     return ()
-
-
-def _refuse_event(key: str, event: Event) -> None:
-    if event != PLAIN:
-        asked = "tags" if event.tags is not None else "at" if event.at is not None else "who"
-        raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
 
 
 def check_event(ref: Ref, event: Event) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -57,15 +56,14 @@ def text_of(entry: Entry) -> str:
 
 def _words(cell: Cell) -> list[str | int]:
     """The name of a kind, and the values of a cell; moments as seconds."""
-    values = (int(v.timestamp()) if isinstance(v, datetime) else v for v in cell.values)
-    return [cell.kind.name, *values]
+    columns = zip(cell.kind.own, cell.values, strict=True)
+    return [cell.kind.name, *(column.plain(value) for column, value in columns)]
 
 
 def _cell_in(name: str, *values: Any) -> Cell:
     kind = kind_named(name)
     columns = zip(kind.own, values, strict=True)
-    moment = partial(datetime.fromtimestamp, tz=UTC)
-    return Cell(kind, tuple(moment(v) if c.type == "timestamptz" else v for c, v in columns))
+    return Cell(kind, tuple(column.parsed(value) for column, value in columns))
 
 
 def entry_in(text: str) -> Entry:

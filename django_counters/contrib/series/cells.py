@@ -32,7 +32,7 @@ from django_counters.contrib.series.sql import SqlPeriods, used
 from django_counters.contrib.series.tags import SqlTags
 from django_counters.effects import has_cells, kinds, names_members
 from django_counters.errors import InvalidActor, InvalidMoment, InvalidTags, UnsupportedSeries
-from django_counters.event import PLAIN, TAG_LENGTH, Event, Who, actor_of, checked_moment
+from django_counters.event import PLAIN, TAG_LENGTH, Event, actor_of, checked_moment, refuse_event
 from django_counters.measure import Kind, Measure, member_of
 from django_counters.projector import CountsStore, GuardsStore, LandingCells, Projector
 from django_counters.registry import registry
@@ -77,11 +77,10 @@ class CellProjector(Projector):
         at, tags, who = event
         names_who = who is not None and names_members(measure)
         if not stored_periods(measure):
-            # Another app decides what an event means for rows without periods.
-            if event == PLAIN or has_cells(measure):
-                return ()
-            asked = "tags" if tags is not None else "at" if at is not None else "who"
-            raise UnsupportedSeries(key=key, reason=f"{asked} needs periods, and it declares none")
+            # For rows without periods, their app says which events it takes.
+            if not has_cells(measure):
+                refuse_event(key, event)
+            return ()
         if who is not None:
             _check_who(key, by, who, is_named=names_who)
         now = clock.utc()
@@ -113,7 +112,7 @@ class CellProjector(Projector):
         """Return what completes cells that land, of all declared measures or of some."""
         known = registry.measures(using)
         declared = declared_measures(using) if measures is None else measures
-        # Also what others have not completed yet: rows are derived by what is declared here.
+        # Complete each row first: derived rows follow the declarations of this process.
         landing = [(known.ensure(one), one) for one in declared if known.find(one.name)]
         return LandingPeriods(using, {stored.id: (one, stored) for stored, one in landing})
 
@@ -173,7 +172,7 @@ class LandingPeriods(LandingCells):
         return cell if tags == period.tags else with_tags(cell, cell.kind, tags)
 
     def with_derived(self, sums: Sums[str]) -> Sums[str]:
-        """Return sums of cells, and of what is derived from them."""
+        """Return the sums of cells and of the rows derived from them."""
         return with_derived(sums, {number: one for number, (one, _) in self._measures.items()})
 
 
@@ -184,7 +183,7 @@ def _tags_of(known: SqlMeasures) -> SqlTags:
     return found
 
 
-def _check_who(key: str, by: int, who: Who, *, is_named: bool) -> None:
+def _check_who(key: str, by: int, who: object, *, is_named: bool) -> None:
     if not is_named:
         raise UnsupportedSeries(key=key, reason="who needs unique periods, and it declares none")
     if by < 0:

@@ -14,7 +14,7 @@ from django_counters.contrib.series.models import OfPeriod
 from django_counters.contrib.series.options import SUM, period_cell, period_columns, period_in
 from django_counters.effects import kinds
 from django_counters.errors import InvalidConfiguration
-from django_counters.measure import Kind
+from django_counters.measure import SHARD, Kind
 from django_counters.registry import registry
 from django_counters.stores.sql.cells import CellPart, SqlCells
 from django_counters.stores.sql.dialects.postgresql.cells import GUARD_REFUSED
@@ -90,9 +90,9 @@ class SqlPeriods:
     ) -> tuple[Amounts, Mapping[Kind, Sequence[CellPart]]]:
         """Return the value of one counter and the numbers of its periods, of one moment.
 
-        ``value`` is the statement that reads its total and what is pending.
+        ``value`` is the statement that reads its total and its pending amount.
         """
-        known = [k for k in kinds() if k.is_sharded and k.own == SUM.own]
+        known = [k for k in kinds() if SHARD in k.columns and k.own == SUM.own]
         texts = [
             f"SELECT {number}, c.period, c.start, c.tags, c.value, c.shard FROM {kind.table} c "
             "WHERE c.measure_id = %s AND c.key = %s"
